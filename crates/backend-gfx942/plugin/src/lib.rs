@@ -1,0 +1,1 @@
+//! The `gfx942` backend as a plugin file.

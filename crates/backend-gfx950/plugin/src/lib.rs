@@ -1,0 +1,1 @@
+//! The `gfx950` backend as a plugin file.

@@ -1,0 +1,1 @@
+//! backend-gfx950

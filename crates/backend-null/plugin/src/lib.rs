@@ -1,0 +1,1 @@
+//! The `null` backend as a plugin file.

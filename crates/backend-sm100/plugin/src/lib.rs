@@ -1,0 +1,1 @@
+//! The `sm100` backend as a plugin file.

@@ -1,0 +1,1 @@
+//! The `sm90` backend as a plugin file.
