@@ -1,0 +1,3 @@
+//! m3-core
+
+pub mod text;

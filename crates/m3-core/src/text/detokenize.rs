@@ -1,0 +1,1 @@
+//! Incremental detokenisation: token ids to text, never half a character. No parsing of markers here.

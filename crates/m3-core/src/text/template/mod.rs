@@ -1,0 +1,1 @@
+//! Chat template rendering with a known origin for every character of the prompt.
