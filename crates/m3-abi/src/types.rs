@@ -417,3 +417,18 @@ pub struct PageCopy {
     pub from: u32,
     pub to: u32,
 }
+
+/// Page buffers, written by the callee into the caller's array.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RegionArgs {
+    pub size: u32,
+    pub reserved: u32,
+    pub data: *mut Region,
+    /// In elements.
+    pub capacity: u64,
+    /// Bytes from one element to the next in the caller's array.
+    pub stride: u64,
+    /// How many there are; more than `capacity` means that only `capacity` were written.
+    pub count: u64,
+}
