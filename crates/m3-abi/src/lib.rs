@@ -4,11 +4,13 @@
 //! and warm, and then takes steps; nothing smaller than a step crosses this line.
 //!
 //! [`types`] and [`table`] are what crosses (and what `include/m3_backend.h` declares), [`backend`] is what a Rust
-//! backend implements and what the engine calls, and [`export`] and [`load`] turn one into the other and back.
+//! backend implements and what the engine calls, [`export`] and [`load`] turn one into the other and back, and
+//! [`discover`] finds backends.
 
 pub mod backend;
 #[allow(unsafe_code, reason = "copies structs that belong to the other side")]
 pub mod crossing;
+pub mod discover;
 #[allow(unsafe_code, reason = "entries of the C table")]
 pub mod export;
 #[allow(unsafe_code, reason = "calls entries of a C table")]

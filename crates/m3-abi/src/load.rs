@@ -2,7 +2,7 @@
 //!
 //! Nothing that a table answers is believed unchecked: sizes, missing entries, majors, statuses, tickets, counts.
 //! A plugin file is loaded with `RTLD_NOW | RTLD_LOCAL` and never unloaded: device runtimes leave threads and
-//! destructors behind. Not here: which files to look at.
+//! destructors behind. Which files to load is [`crate::discover`]'s business.
 
 mod answer;
 mod instance;
