@@ -1,3 +1,12 @@
 //! What M3 is: configuration, layer plan, tensors, shard plan, formats, `Ops` and the scalar reference.
 
+pub mod batch;
 pub mod config;
+pub mod error;
+pub mod formats;
+pub mod names;
+pub mod naming;
+pub mod ops;
+pub mod pages;
+pub mod sampling;
+pub mod taps;
