@@ -1,2 +1,93 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: `cargo xtask TASK`. What CI runs is `cargo xtask ci`, nothing else.
+
+#![recursion_limit = "256"]
+#![allow(clippy::print_stdout, reason = "a command-line tool talks on standard output")]
+
+mod abi;
+mod bench;
+mod build;
+mod ci;
+mod conformance;
+mod goldens;
+mod nano;
+mod process;
+mod python;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the M3 workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything CI checks: format, lints, tidy, the C header, licences, tests.
+    Ci,
+    /// Set up what the tests need and run them all, the OpenAI client included.
+    Test {
+        /// Only the Rust tests.
+        #[arg(long)]
+        no_python: bool,
+    },
+    /// Sizes, names, file heads and the dependency rules of ARCHITECTURE.md.
+    Tidy,
+    /// Compile the C header as C and C++ and compare its offsets with the Rust structs and the committed lock.
+    Abi {
+        /// Write the lock instead of comparing with it.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Compare a backend with the goldens and the scalar reference.
+    Conformance {
+        /// A plugin file, or a name such as `cpu`.
+        #[arg(long)]
+        backend: String,
+    },
+    /// Build one backend as a plugin beside the `m3` binary.
+    Build {
+        #[arg(long)]
+        backend: String,
+        #[arg(long)]
+        release: bool,
+    },
+    /// List the committed goldens and compare them with the shared originals when those are there.
+    Goldens,
+    /// Measure this machine and a backend on it, and record JSON under `bench/`.
+    Bench {
+        /// `cpu`
+        what: String,
+    },
+    /// Remake the bundled miniature model.
+    Nano {
+        /// Only compare with the committed files.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// The workspace's folder.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+fn main() -> Result<()> {
+    let root = root();
+    match Arguments::parse().task {
+        Task::Ci => ci::run(&root),
+        Task::Test { no_python } => test::run(&root, !no_python),
+        Task::Tidy => tidy::run(&root),
+        Task::Abi { bless } => abi::run(&root, bless),
+        Task::Conformance { backend } => conformance::run(&root, &backend),
+        Task::Build { backend, release } => build::run(&root, &backend, release),
+        Task::Goldens => goldens::run(&root),
+        Task::Bench { what } => bench::run(&root, &what),
+        Task::Nano { check } => nano::run(&root, check),
+    }
+}

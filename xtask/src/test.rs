@@ -1,0 +1,86 @@
+//! `cargo xtask test`: sets up what the tests need and runs all of them.
+
+use crate::process::{cargo, target_folder, works};
+use crate::python;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
+    if !works("cargo-nextest", &["nextest", "--version"]) {
+        cargo(root, &["install", "--locked", "cargo-nextest"])?;
+    }
+    // Plugins are loaded by path in tests, so they must be there before the first one runs.
+    cargo(root, &["build", "--workspace"])?;
+    if with_python {
+        openai_client(root)?;
+    }
+    cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;
+    cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])
+}
+
+/// The official client against `m3 serve` on the bundled model.
+fn openai_client(root: &Path) -> Result<()> {
+    let scripts = root.join("crates/m3-server/tests/python");
+    let python = python::environment(root, &scripts.join("requirements.txt"))?;
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let mut server = Server::start(root, port)?;
+    server.wait_until_ready(port)?;
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let script = scripts.join("test_openai.py");
+    let script = script.to_str().context("the workspace's path is not UTF-8")?;
+    crate::process::run(root, &python, &[script, &url])
+}
+
+/// Killed when the test ends, however it ends.
+struct Server(Child);
+
+impl Server {
+    fn start(root: &Path, port: u16) -> Result<Self> {
+        let binary = target_folder(root).join("debug/m3");
+        println!("\n$ {} serve --port {port}", binary.display());
+        let child = Command::new(&binary)
+            .args(["serve", "--port", &port.to_string()])
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        Ok(Server(child))
+    }
+
+    fn wait_until_ready(&mut self, port: u16) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(120) {
+            if let Some(status) = self.0.try_wait()? {
+                bail!("the server ended before it was ready: {status}");
+            }
+            if ready(port).unwrap_or(false) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        bail!("the server was not ready after 120 s")
+    }
+}
+
+fn ready(port: u16) -> Result<bool> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.1"), "not an HTTP answer");
+    Ok(answer.starts_with("HTTP/1.1 200"))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let killed = self.0.kill().and_then(|()| self.0.wait());
+        if let Err(error) = killed {
+            println!("the server could not be stopped: {error}");
+        }
+    }
+}
