@@ -6,7 +6,7 @@
 mod abi;
 mod bench;
 mod build;
-mod ci;
+mod check;
 mod conformance;
 mod goldens;
 mod nano;
@@ -28,8 +28,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything CI checks: format, lints, tidy, the C header, licences, tests.
+    /// What CI does: `check`, then `test`.
     Ci,
+    /// Format, lints, tidy, the bundled model, goldens, the C header, licences.
+    Check,
     /// Set up what the tests need and run them all, the OpenAI client included.
     Test {
         /// Only the Rust tests.
@@ -80,7 +82,8 @@ pub(crate) fn root() -> PathBuf {
 fn main() -> Result<()> {
     let root = root();
     match Arguments::parse().task {
-        Task::Ci => ci::run(&root),
+        Task::Ci => check::run(&root).and_then(|()| test::run(&root, true)),
+        Task::Check => check::run(&root),
         Task::Test { no_python } => test::run(&root, !no_python),
         Task::Tidy => tidy::run(&root),
         Task::Abi { bless } => abi::run(&root, bless),
