@@ -3,6 +3,16 @@
 //! Both published shapes are read; every known field with a value this engine does not implement is reported at
 //! once, unknown keys are listed for the log. No defaults are guessed for anything that changes the model.
 
+mod generation;
+mod quantization;
+mod read;
+mod section;
+mod text;
+mod vision;
+
+pub use generation::GenerationConfig;
+pub use read::Loaded;
+
 /// The whole model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {

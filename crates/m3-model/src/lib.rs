@@ -1,6 +1,7 @@
 //! What M3 is: configuration, layer plan, tensors, shard plan, formats, `Ops` and the scalar reference.
 
 pub mod batch;
+pub mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod formats;

@@ -1,0 +1,317 @@
+//! Reads the language model's part of a config, in either shape and at either depth (nested or flat).
+//!
+//! Each setting is looked for under both its names, so a file that mixes the shapes is read too, and two names that
+//! disagree are a fault. No guess replaces a layer list that is not there.
+
+use serde_json::{Value, json};
+
+use super::section::{Notes, Section, agreed, required, short};
+use super::{AttentionKind, FfnKind, LayerPlan, SparseConfig, TextConfig};
+
+const MOST_LAYERS: usize = 1024;
+const MOST_EXPERTS: usize = 4096;
+
+/// Keys of the language model with no influence on what is computed here.
+const IGNORED: [&str; 19] = [
+    "attention_dropout",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "initializer_range",
+    "max_model_len",
+    "num_mtp_modules",
+    "num_nextn_predict_layers",
+    "mtp_transformer_layers",
+    "use_mtp",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "transformers_version",
+    "use_cache",
+    "auto_map",
+    "_name_or_path",
+    "quantization_config",
+    "vision_config",
+];
+
+/// Reads `section`; what is wrong lands in its notes. `None` when something needed was missing or wrong.
+pub(super) fn read(section: &Section<'_>) -> Option<TextConfig> {
+    let notes = section.notes;
+    check_fixed(section);
+    section.ignore(&IGNORED);
+    let need = |key: &str| required(notes, &section.name(key), &[section.count(key)]);
+    let hidden_size = need("hidden_size");
+    let vocab_size = need("vocab_size");
+    let context = section.whole("max_position_embeddings", 1, 1 << 31);
+    let context = required(notes, &section.name("max_position_embeddings"), &[context]);
+    let num_heads = need("num_attention_heads");
+    let num_kv_heads = need("num_key_value_heads");
+    let head_dim = need("head_dim");
+    let expert_width = expert_width(section);
+    let dense_width = need("dense_intermediate_size");
+    let shared_width = need("shared_intermediate_size");
+    let num_experts = section.whole("num_local_experts", 1, MOST_EXPERTS);
+    let num_experts = required(notes, &section.name("num_local_experts"), &[num_experts]);
+    let experts_per_token = need("num_experts_per_tok");
+    let float = |key: &str| required(notes, &section.name(key), &[section.positive(key)]);
+    let norm_eps = float("rms_norm_eps");
+    let routed_scaling_factor = float("routed_scaling_factor");
+    let swiglu_alpha = float("swiglu_alpha");
+    let swiglu_limit = float("swiglu_limit");
+    let rotary = rotary(section, head_dim);
+    let sparse_section = section.section("sparse_attention_config");
+    let layers = layers(section, &sparse_section);
+    let sparse = sparse(section, &sparse_section);
+    sparse_section.finish();
+    let (rope_theta, rotary_dim) = rotary;
+    let text = TextConfig {
+        hidden_size: hidden_size?,
+        vocab_size: vocab_size?,
+        max_position_embeddings: context?,
+        num_heads: num_heads?,
+        num_kv_heads: num_kv_heads?,
+        head_dim: head_dim?,
+        rotary_dim: rotary_dim?,
+        rope_theta: rope_theta?,
+        norm_eps: norm_eps? as f32,
+        dense_intermediate_size: dense_width?,
+        expert_intermediate_size: expert_width?,
+        shared_intermediate_size: shared_width?,
+        num_experts: num_experts?,
+        experts_per_token: experts_per_token?,
+        routed_scaling_factor: routed_scaling_factor? as f32,
+        swiglu_alpha: swiglu_alpha? as f32,
+        swiglu_limit: swiglu_limit? as f32,
+        sparse: sparse?,
+        layers: layers?,
+    };
+    check_relations(section, &text);
+    Some(text)
+}
+
+/// Fields for which exactly one behaviour is implemented.
+fn check_fixed(section: &Section<'_>) {
+    // The native shape always says `silu` and means the clamped form; in the released shape `silu` is another model.
+    let native = section.get("layer_types").is_some();
+    let activations = if native { vec![json!("swigluoai"), json!("silu")] } else { vec![json!("swigluoai")] };
+    section.only("hidden_act", &activations);
+    section.only(
+        "architectures",
+        &[json!(["MiniMaxM3SparseForCausalLM"]), json!(["MiniMaxM3ForCausalLM"])],
+    );
+    section.only("scoring_func", &[json!("sigmoid")]);
+    section.only("qk_norm_type", &[json!("per_head")]);
+    section.only("n_shared_experts", &[json!(1)]);
+    section.only("swiglu_beta", &[json!(1.0)]);
+    for key in ["use_routing_bias", "use_qk_norm", "use_gemma_norm", "norm_topk_prob"] {
+        section.only(key, &[json!(true)]);
+    }
+    for key in ["attention_output_gate", "tie_word_embeddings", "attention_bias", "mlp_bias", "add_bias_linear"] {
+        section.only(key, &[json!(false)]);
+    }
+    for key in ["n_group", "topk_group"] {
+        section.only(key, &[json!(1)]);
+    }
+    for key in ["rope_scaling", "sliding_window", "final_logit_softcapping", "attn_logit_softcapping"] {
+        section.only(key, &[]);
+    }
+    for key in ["dtype", "torch_dtype"] {
+        section.only(key, &[json!("bfloat16")]);
+    }
+    section.only("num_reward_heads", &[json!(0)]);
+    section.only("model_type", &["minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3"].map(Value::from));
+}
+
+/// Derived configs repeat the routed experts' width under a second name.
+fn expert_width(section: &Section<'_>) -> Option<usize> {
+    let places = format!("{} and moe_intermediate_size", section.name("intermediate_size"));
+    required(
+        section.notes,
+        &places,
+        &[section.count("intermediate_size"), section.count("moe_intermediate_size")],
+    )
+}
+
+/// `rope_theta` and the rotating dims: `rotary_dim`, else the factor of the head, else the whole head.
+fn rotary(section: &Section<'_>, head_dim: Option<usize>) -> (Option<f64>, Option<usize>) {
+    let notes = section.notes;
+    let parameters = section.section("rope_parameters");
+    parameters.only("rope_type", &[json!("default")]);
+    parameters.only("type", &[json!("default")]);
+    let theta = required(
+        notes,
+        &format!("{} or rope_parameters.rope_theta", section.name("rope_theta")),
+        &[section.positive("rope_theta"), parameters.positive("rope_theta")],
+    );
+    let factor = agreed(
+        notes,
+        &format!("{} and rope_parameters.partial_rotary_factor", section.name("partial_rotary_factor")),
+        &[section.positive("partial_rotary_factor"), parameters.positive("partial_rotary_factor")],
+    );
+    parameters.finish();
+    let given = section.count("rotary_dim");
+    let Some(head_dim) = head_dim else { return (theta, None) };
+    let from_factor = factor.map(|factor| (head_dim as f64 * factor).round() as usize);
+    let places =
+        format!("{} and {head_dim} x {}", section.name("rotary_dim"), section.name("partial_rotary_factor"));
+    let dim = agreed(notes, &places, &[given, from_factor]).unwrap_or(head_dim);
+    (theta, Some(dim))
+}
+
+fn layers(section: &Section<'_>, sparse: &Section<'_>) -> Option<Vec<LayerPlan>> {
+    let notes = section.notes;
+    let key = section.name("num_hidden_layers");
+    let count = required(notes, &key, &[section.whole("num_hidden_layers", 1, MOST_LAYERS)])?;
+    let attention = kinds(
+        count,
+        (sparse, "sparse_attention_freq", &[json!(0), json!(1)]),
+        (section, "layer_types", &[json!("full_attention"), json!("minimax_m3_sparse")]),
+    );
+    let ffn = kinds(
+        count,
+        (section, "moe_layer_freq", &[json!(0), json!(1)]),
+        (section, "mlp_layer_types", &[json!("dense"), json!("sparse")]),
+    );
+    if let Some(first) = section.whole("first_k_dense_replace", 0, MOST_LAYERS)
+        && ffn.as_ref().is_some_and(|ffn| ffn.iter().position(|moe| *moe).unwrap_or(count) != first)
+    {
+        notes.problem(section.name("first_k_dense_replace"), first, "the dense layers of moe_layer_freq");
+    }
+    let (attention, ffn) = (attention?, ffn?);
+    check_index_values(sparse, &attention);
+    let plan = |(sparse, moe): (&bool, &bool)| LayerPlan {
+        attention: if *sparse { AttentionKind::Sparse } else { AttentionKind::Dense },
+        ffn: if *moe { FfnKind::Moe } else { FfnKind::Dense },
+    };
+    Some(attention.iter().zip(&ffn).map(plan).collect())
+}
+
+/// Where a layer list stands: section, key, and the two values (first = dense).
+type Place<'a, 'b> = (&'b Section<'a>, &'b str, &'b [Value; 2]);
+
+/// One flag per layer from the released or the native list; both must agree when both are there.
+fn kinds(count: usize, released: Place<'_, '_>, native: Place<'_, '_>) -> Option<Vec<bool>> {
+    let notes = released.0.notes;
+    let present = released.0.get(released.1).is_some() || native.0.get(native.1).is_some();
+    let names = format!("{} or {}", released.0.name(released.1), native.0.name(native.1));
+    if !present {
+        notes.missing(&names, format!("a list of {count}; layer kinds are not guessed"));
+        return None;
+    }
+    match (flags(count, released), flags(count, native)) {
+        (Some(one), Some(other)) if one != other => {
+            notes.problem(names, "two lists that differ", "one plan");
+            None
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+fn flags(count: usize, (section, key, values): Place<'_, '_>) -> Option<Vec<bool>> {
+    let list = section.list(key)?;
+    let name = section.name(key);
+    if list.len() != count {
+        section.notes.problem(
+            name,
+            format!("a list of {}", list.len()),
+            format!("{count} entries, num_hidden_layers"),
+        );
+        return None;
+    }
+    let read = |value: &Value| values.iter().position(|known| known == value).map(|kind| kind == 1);
+    let flags: Option<Vec<bool>> = list.iter().map(read).collect();
+    if flags.is_none() {
+        let wrong = list.iter().find(|value| read(value).is_none()).map(short).unwrap_or_default();
+        section.notes.problem(name, wrong, format!("{} or {}", values[0], values[1]));
+    }
+    flags
+}
+
+/// An index value path would add tensors and outputs that do not exist here.
+fn check_index_values(sparse: &Section<'_>, attention: &[bool]) {
+    let Some(disabled) = sparse.list("sparse_disable_index_value") else { return };
+    let name = sparse.name("sparse_disable_index_value");
+    if disabled.len() != attention.len() {
+        let length = format!("a list of {}", disabled.len());
+        sparse.notes.problem(name, length, format!("{} entries, num_hidden_layers", attention.len()));
+        return;
+    }
+    let enabled = attention.iter().zip(disabled).position(|(sparse, off)| *sparse && off.as_u64() != Some(1));
+    if let Some(layer) = enabled {
+        let value = format!("{} at layer {layer}", short(&disabled[layer]));
+        sparse.notes.problem(name, value, "1 on every sparse layer");
+    }
+}
+
+fn sparse(section: &Section<'_>, sparse: &Section<'_>) -> Option<SparseConfig> {
+    let notes = section.notes;
+    sparse.only("use_sparse_attention", &[json!(true)]);
+    sparse.only("sparse_score_type", &[json!("max")]);
+    let both = |released: &str, native: &str| {
+        let places = format!("{} or {}", sparse.name(released), section.name(native));
+        required(notes, &places, &[sparse.count(released), section.count(native)])
+    };
+    let num_index_heads = both("sparse_num_index_heads", "index_n_heads");
+    let index_dim = both("sparse_index_dim", "index_head_dim");
+    let block_size = both("sparse_block_size", "index_block_size");
+    let topk_blocks = both("sparse_topk_blocks", "index_topk_blocks");
+    let blocks = |tokens: usize, extra: usize| block_size.map(|size| tokens.div_ceil(size) + extra);
+    let init_tokens = sparse.whole("sparse_init_tokens", 0, 1 << 24).and_then(|tokens| blocks(tokens, 0));
+    let local_tokens = sparse.whole("sparse_local_tokens", 0, 1 << 24).and_then(|tokens| blocks(tokens, 1));
+    let init = sparse.whole("sparse_init_block", 0, 1 << 24);
+    let init = agreed(notes, &sparse.name("sparse_init_block"), &[init, init_tokens]).unwrap_or(0);
+    let local = required(
+        notes,
+        &format!("{} or {}", sparse.name("sparse_local_block"), section.name("index_local_blocks")),
+        &[sparse.count("sparse_local_block"), section.count("index_local_blocks"), local_tokens],
+    );
+    Some(SparseConfig {
+        num_index_heads: num_index_heads?,
+        index_dim: index_dim?,
+        block_size: block_size?,
+        topk_blocks: topk_blocks?,
+        init_blocks: init,
+        local_blocks: local?,
+    })
+}
+
+fn check_relations(section: &Section<'_>, text: &TextConfig) {
+    let notes: &Notes = section.notes;
+    let sparse = &text.sparse;
+    let refuse = |wrong: bool, key: &str, value: usize, supported: String| {
+        if wrong {
+            notes.problem(section.name(key), value, supported);
+        }
+    };
+    refuse(
+        !text.num_heads.is_multiple_of(text.num_kv_heads),
+        "num_attention_heads",
+        text.num_heads,
+        format!("a multiple of the {} KV heads", text.num_kv_heads),
+    );
+    refuse(
+        sparse.num_index_heads != text.num_kv_heads,
+        "sparse_num_index_heads",
+        sparse.num_index_heads,
+        format!("{}, one per KV head", text.num_kv_heads),
+    );
+    let widest = text.head_dim.min(sparse.index_dim);
+    refuse(
+        !text.rotary_dim.is_multiple_of(2) || text.rotary_dim > widest,
+        "rotary_dim",
+        text.rotary_dim,
+        format!("an even number up to {widest}, the smaller of head_dim and the index head size"),
+    );
+    refuse(
+        text.experts_per_token > text.num_experts,
+        "num_experts_per_tok",
+        text.experts_per_token,
+        format!("up to num_local_experts, {}", text.num_experts),
+    );
+    refuse(
+        sparse.init_blocks + sparse.local_blocks > sparse.topk_blocks,
+        "sparse_topk_blocks",
+        sparse.topk_blocks,
+        format!("at least {}, the forced blocks", sparse.init_blocks + sparse.local_blocks),
+    );
+}
