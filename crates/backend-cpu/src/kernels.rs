@@ -1,0 +1,77 @@
+//! The arithmetic, a file per op; every variant gives what the scalar one gives, to rounding.
+//!
+//! [`Kernels`] is chosen once and passed around; nothing here knows layers, steps or ranks.
+
+#![expect(unsafe_code, reason = "SIMD intrinsics and output pointers that tasks share by disjoint columns")]
+
+pub mod convert;
+pub mod gemm;
+pub mod isa;
+pub(crate) mod lanes;
+pub mod matrix;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::cell::RefCell;
+
+pub use isa::Isa;
+
+/// The kernels of one instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    isa: Isa,
+}
+
+impl Kernels {
+    /// The best kernels of this machine.
+    pub fn detect() -> Kernels {
+        Kernels { isa: Isa::detect() }
+    }
+
+    /// A given family, `None` when this machine cannot run it.
+    pub fn of(isa: Isa) -> Option<Kernels> {
+        Isa::available().contains(&isa).then_some(Kernels { isa })
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+}
+
+/// A pointer that tasks of one parallel loop share; each writes its own elements.
+#[derive(Clone, Copy)]
+pub(crate) struct SendPtr<T>(pub(crate) *mut T);
+
+// SAFETY: whoever shares the pointer gives every task elements of its own and outlives the loop.
+unsafe impl<T: Send> Send for SendPtr<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for SendPtr<T> {}
+
+impl<T> SendPtr<T> {
+    /// Through a method, so that closures capture the wrapper and not the bare pointer.
+    pub(crate) fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+macro_rules! scratch {
+    ($name:ident, $cell:ident, $type:ty) => {
+        thread_local! {
+            static $cell: RefCell<Vec<$type>> = const { RefCell::new(Vec::new()) };
+        }
+
+        /// Lends this thread's scratch of `len` values; it grows to the largest request and stays. Not re-entrant.
+        pub(crate) fn $name<R>(len: usize, work: impl FnOnce(&mut [$type]) -> R) -> R {
+            $cell.with_borrow_mut(|scratch| {
+                if scratch.len() < len {
+                    scratch.resize(len, Default::default());
+                }
+                work(&mut scratch[..len])
+            })
+        }
+    };
+}
+
+scratch!(with_scratch_f32, SCRATCH_F32, f32);
+scratch!(with_scratch_u16, SCRATCH_U16, u16);
+scratch!(with_scratch_u32, SCRATCH_U32, u32);
