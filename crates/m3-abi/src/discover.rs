@@ -2,7 +2,8 @@
 //!
 //! A name is looked for among the linked backends, then as `libm3_backend_NAME.so` beside the executable, then in the
 //! given folder; the first that is there is the one, and its refusal is final. A path loads that file. `auto` probes
-//! everything that is there; the best score wins, on equal scores a linked one, then the first name.
+//! everything that is there; the best score wins, on equal scores a linked one, then the first name; one that serves
+//! only by name (a test backend) never wins.
 //! A file of any other name is never loaded unless its path is given; a broken file is a refusal, never an error.
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::backend::{Driver, ProbeReport, ProbeRequest};
 use crate::load::{LinkedBackend, Origin, Plugin};
+use crate::types::PROBE_BY_NAME_ONLY;
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +136,9 @@ fn best(candidates: &[Candidate]) -> Option<usize> {
     let usable = candidates.iter().enumerate().filter_map(|(index, candidate)| {
         let report = candidate.outcome.as_ref().ok()?;
         let file = candidate.origin != Origin::Linked;
+        if report.flags & PROBE_BY_NAME_ONLY != 0 {
+            return None;
+        }
         Some((std::cmp::Reverse(report.score), file, candidate.name.as_str(), index))
     });
     usable.min().map(|(.., index)| index)

@@ -154,14 +154,13 @@ fn check_table(table: &Table) -> Result<()> {
         return refuse(format!("its table has major {}, this program speaks major {MAJOR}", table.major));
     }
     let (size, ours) = (table.size as usize, size_of::<Table>());
-    if table.minor <= MINOR && size > ours {
-        let minor = table.minor;
+    let (minor, newer) = (table.minor, table.minor > MINOR);
+    if !newer && size > ours {
         return refuse(format!(
             "m3_table says size {size}, but a table of minor {minor} has at most {ours} bytes"
         ));
     }
-    if table.minor > MINOR && size < ours {
-        let minor = table.minor;
+    if newer && size < ours {
         return refuse(format!(
             "m3_table says size {size}, but a table of minor {minor} has at least {ours} bytes"
         ));

@@ -60,6 +60,8 @@ pub const QUANT_BLOCK_FP8: u32 = 2;
 
 /// [`Probe::flags`]: tensor pointers must stay valid until `close`, not only until `ready`.
 pub const PROBE_KEEP_MAPPED: u32 = 1;
+/// [`Probe::flags`]: never taken by `auto`, only when asked for by name or path (test backends).
+pub const PROBE_BY_NAME_ONLY: u32 = 2;
 
 /// [`OpenArgs::flags`]: run rank R of world W with collectives skipped; output is meaningless (benchmarks only).
 pub const OPEN_SOLO: u32 = 1;
@@ -357,7 +359,7 @@ pub struct OutputArgs {
 pub struct EncodeArgs {
     pub size: u32,
     pub reserved: u32,
-    /// `f32` rows of `row_len` values, normalised, in merge order.
+    /// `f32` values (`count` counts values): rows of `row_len`, normalised, in merge order.
     pub patches: Span,
     pub row_len: u64,
     /// `u32` triples t, h, w in patches, a triple per medium.

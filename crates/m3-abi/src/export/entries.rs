@@ -78,7 +78,7 @@ unsafe fn open_request(args: &OpenArgs) -> Result<OpenRequest> {
 }
 
 pub(super) unsafe extern "C" fn load(handle: *mut c_void, tensor: *const Tensor, err: *mut Text) -> i32 {
-    // SAFETY (whole body): the host keeps the rules of the header; what can be checked is checked.
+    // SAFETY: whole body, the host keeps the rules of the header; what can be checked is checked.
     unsafe {
         on_instance("load", handle, err, |state| {
             let tensor = read_struct(tensor)?;
@@ -108,7 +108,7 @@ pub(super) unsafe extern "C" fn load(handle: *mut c_void, tensor: *const Tensor,
 }
 
 pub(super) unsafe extern "C" fn ready(handle: *mut c_void, out: *mut Ready, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("ready", handle, err, |state| {
             let theirs = read_struct(out)?;
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C" fn reserve(
     args: *const ReserveArgs,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("reserve", handle, err, |state| {
             let args = read_struct(args)?;
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn reserve(
 }
 
 pub(super) unsafe extern "C" fn warm(handle: *mut c_void, shapes: *const Span, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("warm", handle, err, |state| {
             let shapes = elements(shapes, "warm shapes")?;
@@ -149,7 +149,7 @@ pub(super) unsafe extern "C" fn submit(
     ticket: *mut u64,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("submit", handle, err, |state| {
             let args = read_struct(args)?;
@@ -263,7 +263,7 @@ pub(super) unsafe extern "C" fn wait(
     out: *mut OutputArgs,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("wait", handle, err, |state| {
             let mut args = read_struct(out)?;
@@ -279,7 +279,7 @@ pub(super) unsafe extern "C" fn wait(
 }
 
 pub(super) unsafe extern "C" fn done(handle: *mut c_void, ticket: *mut u64, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("done", handle, err, |state| {
             *place(ticket, "the place for the ticket")? = state.backend.done()?.0;
@@ -302,7 +302,7 @@ pub(super) unsafe extern "C" fn close(handle: *mut c_void, err: *mut Text) -> i3
 }
 
 pub(super) unsafe extern "C" fn copy_pages(handle: *mut c_void, copies: *const Span, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("copy_pages", handle, err, |state| {
             let copies = elements(copies, "page copies")?;
@@ -317,7 +317,7 @@ pub(super) unsafe extern "C" fn read_pages(
     out: *mut Text,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("read_pages", handle, err, |state| {
             let pages = elements(pages, "pages")?;
@@ -336,7 +336,7 @@ pub(super) unsafe extern "C" fn write_pages(
     bytes: *const Span,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("write_pages", handle, err, |state| {
             let (pages, bytes) = (elements(pages, "pages")?, elements(bytes, "page bytes")?);
@@ -346,7 +346,7 @@ pub(super) unsafe extern "C" fn write_pages(
 }
 
 pub(super) unsafe extern "C" fn regions(handle: *mut c_void, out: *mut RegionArgs, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("regions", handle, err, |state| {
             let mut args = read_struct(out)?;
@@ -377,7 +377,7 @@ pub(super) unsafe extern "C" fn encode(
     out: *mut EncodeResult,
     err: *mut Text,
 ) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("encode", handle, err, |state| {
             let (args, mut result) = (read_struct(args)?, read_struct(out)?);
@@ -405,7 +405,7 @@ pub(super) unsafe extern "C" fn media_free(handle: *mut c_void, media: u64, err:
 }
 
 pub(super) unsafe extern "C" fn tap(handle: *mut c_void, out: *mut TapArgs, err: *mut Text) -> i32 {
-    // SAFETY (whole body): as in `load`.
+    // SAFETY: whole body, as in `load`.
     unsafe {
         on_instance("tap", handle, err, |state| {
             let mut args = read_struct(out)?;
