@@ -1,4 +1,21 @@
-//! Number formats of weights and activations: which there are, how many bytes they take.
+//! Number formats of weights and activations: which there are, and exact conversions between them.
+//!
+//! Scalar and readable: backends convert with their own instructions and are tested against this.
+
+mod block;
+mod float;
+mod mx;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use block::{BLOCK, BlockFp8, fn_to_fnuz, mx_to_bf16_for_blocks, quantise_block_rows, quantise_block_weight};
+pub use float::{
+    E4M3FN_MAX, E4M3FNUZ_MAX, UE8M0_NAN, bf16_to_f32, e4m3fn_to_f32, e4m3fnuz_to_f32, f32_to_bf16, f32_to_e4m3fn,
+    f32_to_e4m3fnuz, round_to_bf16, ue8m0_to_f32,
+};
+pub use mx::{dequantise_mx, mx_scale_code, quantise_mx};
+pub use rows::WeightRows;
 
 use m3_abi::types::{FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8};
 

@@ -9,5 +9,8 @@ pub mod names;
 pub mod naming;
 pub mod ops;
 pub mod pages;
+pub mod reference;
+pub mod rope;
 pub mod sampling;
+pub mod shard;
 pub mod taps;
