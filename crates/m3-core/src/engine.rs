@@ -1,44 +1,33 @@
 //! The engine: one thread that turns requests into steps and results into events, and the handle to it.
+//!
+//! Every admitted request ends in exactly one terminal event, also when a device fails or the engine itself does.
+//! No text and no sockets: clients are [`Sink`]s, devices are [`Backend`]s.
+
+mod run;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use m3_abi::Backend;
+
+pub use crate::scheduler::{EngineConfig, EngineError};
 
 use crate::event::Sink;
 use crate::metrics::EngineStats;
+use crate::ranks::Ranks;
 use crate::request::{Refusal, Request, RequestId};
+use crate::scheduler::Scheduler;
+use run::{Engine, Event};
+use shared::Shared;
 
-/// Limits and switches, fixed for the engine's life.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Table rows: most requests computed at once.
-    pub max_running: usize,
-    /// Requests accepted beyond the rows.
-    pub max_queued: usize,
-    /// Most tokens in one step.
-    pub max_step_tokens: usize,
-    /// Longest prompt plus output, in tokens.
-    pub max_context: usize,
-    pub page_tokens: usize,
-    pub num_pages: usize,
-    pub prefix_cache: bool,
-    /// Chunks of prompts share steps with decoding rows; off, steps are one or the other.
-    pub mixed_chunk: bool,
-    /// Submit a step before the tokens of the one before are read.
-    pub run_ahead: bool,
-    pub vocab_size: usize,
-    /// Never sampled: padding rows of the vocabulary, media slots.
-    pub forbidden_tokens: Vec<u32>,
-    /// Most alternatives per position.
-    pub max_logprobs: u32,
-}
-
-/// Why an engine cannot be started.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    #[error("the engine needs at least one rank; none was given")]
-    NoRanks,
-    #[error("{name} is {value}; it must be {limit}")]
-    BadConfig { name: &'static str, value: usize, limit: &'static str },
-    #[error("a thread could not be started: {0}")]
-    Thread(#[from] std::io::Error),
-}
+/// How long a shutdown waits for a step in flight before it leaves the threads to themselves.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether requests are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,53 +39,116 @@ pub enum Health {
     Dead(String),
 }
 
-/// The way to a running engine; clones reach the same one.
+/// The way to a running engine; clones reach the same one. The engine ends when the last one is dropped and the
+/// requests it has are done.
 #[derive(Clone)]
-pub struct EngineHandle {}
+pub struct EngineHandle {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: EngineConfig,
+    events: Sender<Event>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
 
 impl EngineHandle {
     /// Starts the engine's thread and one per rank. `ranks` are reserved and warmed, in rank order.
-    pub fn start(_config: EngineConfig, _ranks: Vec<Box<dyn m3_abi::Backend>>) -> Result<Self, EngineError> {
-        unimplemented!()
+    pub fn start(config: EngineConfig, ranks: Vec<Box<dyn Backend>>) -> Result<Self, EngineError> {
+        config.validate()?;
+        if ranks.is_empty() {
+            return Err(EngineError::NoRanks);
+        }
+        let shared = Arc::new(Shared::new());
+        let (sender, receiver) = channel();
+        let scheduler = Scheduler::new(config.clone());
+        let engine = Engine::new(scheduler, Ranks::start(ranks)?, receiver, shared.clone(), config.run_ahead);
+        let thread = Builder::new().name("m3-engine".to_owned()).spawn(move || engine.run())?;
+        let thread = Mutex::new(Some(thread));
+        Ok(EngineHandle { inner: Arc::new(Inner { config, events: sender, shared, thread }) })
     }
 
-    /// Admits or refuses at once; an admitted request's sink hears exactly one `finish`.
-    pub fn submit(&self, _request: Request, _sink: Box<dyn Sink>) -> Result<(), Refusal> {
-        unimplemented!()
+    /// Admits or refuses at once; an admitted request's sink hears exactly one `finish`. Never waits for the engine's
+    /// thread.
+    pub fn submit(&self, mut request: Request, sink: Box<dyn Sink>) -> Result<(), Refusal> {
+        let inner = &*self.inner;
+        inner.config.check(&request)?;
+        request.sampling.seed.get_or_insert_with(random_seed);
+        let mut gate = inner.shared.gate();
+        match &gate.health {
+            Health::Serving => {}
+            Health::Draining => return Err(Refusal::Draining),
+            Health::Dead(reason) => return Err(Refusal::Dead(reason.clone())),
+        }
+        let id = request.id;
+        let (max_running, max_queued) = (inner.config.max_running, inner.config.max_queued);
+        if gate.live.len() >= max_running.saturating_add(max_queued) {
+            return Err(Refusal::QueueFull { queued: gate.live.len() - max_running, max_queued });
+        }
+        if !gate.live.insert(id) {
+            return Err(Refusal::DuplicateId(id.0));
+        }
+        gate.num_open += 1;
+        let at_us = inner.shared.clock.now_us();
+        let event = Event::Arrive { request: Box::new(request), sink, at_us };
+        // The receiver lives until after the gate says Dead.
+        inner.events.send(event).map_err(|_| Refusal::Dead("its thread has gone".to_owned()))
     }
 
     /// Ends a request wherever it is; unknown ids are ignored.
-    pub fn abort(&self, _id: RequestId) {
-        unimplemented!()
+    pub fn abort(&self, id: RequestId) {
+        // A dead engine has ended the request already.
+        let _ = self.inner.events.send(Event::Abort(id));
     }
 
     /// Never waits for the engine's thread.
     pub fn stats(&self) -> EngineStats {
-        unimplemented!()
+        self.inner.shared.stats()
     }
 
     /// Never waits for the engine's thread.
     pub fn health(&self) -> Health {
-        unimplemented!()
+        self.inner.shared.gate().health.clone()
     }
 
-    /// Forgets every cached prefix no request is using; `true` when nothing is left in the cache.
+    /// Forgets every cached prefix no request is using; `true` when nothing is left in the cache. Waits for the step
+    /// in flight.
     pub fn flush_cache(&self) -> bool {
-        unimplemented!()
+        let (sender, receiver) = channel();
+        let sent = self.inner.events.send(Event::FlushCache(sender));
+        sent.is_ok() && receiver.recv().unwrap_or(false)
     }
 
     /// Refuses new requests from now on; returns at once.
     pub fn drain(&self) {
-        unimplemented!()
+        let mut gate = self.inner.shared.gate();
+        if gate.health == Health::Serving {
+            gate.health = Health::Draining;
+        }
     }
 
-    /// Waits until no request is left; `false` when `timeout` has passed first.
-    pub fn wait_idle(&self, _timeout: std::time::Duration) -> bool {
-        unimplemented!()
+    /// Waits until every terminal event has been delivered; `false` when `timeout` has passed first.
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        self.inner.shared.wait_until(timeout, |gate| gate.num_open == 0)
     }
 
-    /// Ends every request and the engine's threads.
+    /// Ends every request and the engine's threads. Returns when they have ended, or after ten seconds when a device
+    /// hangs.
     pub fn shutdown(&self) {
-        unimplemented!()
+        let _ = self.inner.events.send(Event::Shutdown);
+        if !self.inner.shared.wait_until(SHUTDOWN_PATIENCE, |gate| gate.closed) {
+            return;
+        }
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // Its panics are contained, so there is nothing to hear from it.
+            let _ = thread.join();
+        }
     }
+}
+
+/// The standard library seeds its hashers from the operating system's entropy.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

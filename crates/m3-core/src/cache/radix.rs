@@ -1,0 +1,210 @@
+//! The tree of cached prefixes, one node for a full page, found by the exact tokens of that page and of all before it.
+//!
+//! Children sit in a randomly keyed hash map and keys are compared in full, so no crafted prompt can reach another's
+//! pages. Leaves nobody holds are evicted oldest first. Who holds what is [`super::PageCache`]'s to say.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::pool::PageId;
+
+/// Identity of one position. Token ids are their own value; values above `u32::MAX` are left for positions whose
+/// content a token id does not tell, such as those of an image.
+pub type KeyElement = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(usize);
+
+/// What a prefix is looked up by.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixKey<'a> {
+    /// Prefixes under different salts never meet.
+    pub salt: Option<&'a [u8]>,
+    pub tokens: &'a [u32],
+}
+
+impl PrefixKey<'_> {
+    /// Identity of the `index`-th page of `page_tokens` tokens, which must be full.
+    fn page(&self, index: usize, page_tokens: usize) -> Vec<KeyElement> {
+        let first = index * page_tokens;
+        self.tokens[first..first + page_tokens].iter().map(|&token| KeyElement::from(token)).collect()
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Root(Option<Vec<u8>>),
+    Page { page: PageId, parent: NodeId, key: Arc<[KeyElement]> },
+}
+
+#[derive(Debug)]
+struct Node {
+    place: Place,
+    children: HashMap<Arc<[KeyElement]>, NodeId>,
+    /// Tick at which the page was last let go of; `None` while it is held.
+    idle_since: Option<u64>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct PrefixTree {
+    page_tokens: usize,
+    nodes: Vec<Option<Node>>,
+    vacant: Vec<NodeId>,
+    roots: HashMap<Option<Vec<u8>>, NodeId>,
+    /// Leaves that nobody holds, oldest first.
+    evictable: BTreeSet<(u64, NodeId)>,
+    tick: u64,
+}
+
+impl PrefixTree {
+    pub fn new(page_tokens: usize) -> Self {
+        PrefixTree {
+            page_tokens,
+            nodes: Vec::new(),
+            vacant: Vec::new(),
+            roots: HashMap::new(),
+            evictable: BTreeSet::new(),
+            tick: 0,
+        }
+    }
+
+    /// The longest known prefix of at most `max_pages` pages, first page first.
+    pub fn find(&self, key: PrefixKey<'_>, max_pages: usize) -> Vec<(NodeId, PageId)> {
+        let mut found = Vec::new();
+        let Some(&root) = self.roots.get(&key.salt.map(<[u8]>::to_vec)) else { return found };
+        let mut at = root;
+        for index in 0..max_pages {
+            let page_key = key.page(index, self.page_tokens);
+            let Some(&child) = self.node(at).children.get(page_key.as_slice()) else { break };
+            found.push((child, self.page(child)));
+            at = child;
+        }
+        found
+    }
+
+    /// The node of the `index`-th page of `key` below `parent` (`None` = the root of its salt). A page that is not
+    /// there yet becomes `page`'s node; otherwise the node keeps the page it has.
+    pub fn extend(
+        &mut self,
+        parent: Option<NodeId>,
+        key: PrefixKey<'_>,
+        index: usize,
+        page: PageId,
+    ) -> NodeId {
+        let parent = parent.unwrap_or_else(|| self.root(key.salt));
+        let page_key: Arc<[KeyElement]> = key.page(index, self.page_tokens).into();
+        if let Some(&child) = self.node(parent).children.get(&page_key) {
+            return child;
+        }
+        if let Some(since) = self.node(parent).idle_since {
+            self.evictable.remove(&(since, parent));
+        }
+        let child = self.insert(Place::Page { page, parent, key: page_key.clone() });
+        self.node_mut(parent).children.insert(page_key, child);
+        child
+    }
+
+    /// Page of a node that is not a root.
+    pub fn page(&self, node: NodeId) -> PageId {
+        match self.node(node).place {
+            Place::Page { page, .. } => page,
+            Place::Root(_) => unreachable!("roots are never handed out"),
+        }
+    }
+
+    /// The page of `node` got its first holder.
+    pub fn mark_held(&mut self, node: NodeId) {
+        if let Some(since) = self.node_mut(node).idle_since.take() {
+            self.evictable.remove(&(since, node));
+        }
+    }
+
+    /// The page of `node` lost its last holder.
+    pub fn mark_idle(&mut self, node: NodeId) {
+        let tick = self.tick;
+        let entry = self.node_mut(node);
+        entry.idle_since = Some(tick);
+        if entry.children.is_empty() {
+            self.evictable.insert((tick, node));
+        }
+    }
+
+    /// Later calls of [`Self::mark_idle`] count as younger than earlier ones.
+    pub fn advance(&mut self) {
+        self.tick += 1;
+    }
+
+    /// Forgets the leaf that has been idle longest.
+    pub fn evict(&mut self) -> Option<PageId> {
+        let (_, id) = self.evictable.pop_first()?;
+        let node = self.remove(id);
+        let Place::Page { page, parent, key } = node.place else { unreachable!("roots are never evictable") };
+        self.node_mut(parent).children.remove(&key);
+        if self.node(parent).children.is_empty() {
+            self.became_leaf(parent);
+        }
+        Some(page)
+    }
+
+    /// Number of pages known.
+    pub fn len(&self) -> usize {
+        self.nodes.len() - self.vacant.len() - self.roots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn became_leaf(&mut self, id: NodeId) {
+        let node = self.node(id);
+        match (&node.place, node.idle_since) {
+            (Place::Root(salt), _) => {
+                let salt = salt.clone();
+                self.roots.remove(&salt);
+                self.remove(id);
+            }
+            (Place::Page { .. }, Some(since)) => {
+                self.evictable.insert((since, id));
+            }
+            (Place::Page { .. }, None) => {}
+        }
+    }
+
+    fn root(&mut self, salt: Option<&[u8]>) -> NodeId {
+        let salt = salt.map(<[u8]>::to_vec);
+        if let Some(&root) = self.roots.get(&salt) {
+            return root;
+        }
+        let root = self.insert(Place::Root(salt.clone()));
+        self.roots.insert(salt, root);
+        root
+    }
+
+    fn insert(&mut self, place: Place) -> NodeId {
+        let node = Node { place, children: HashMap::new(), idle_since: None };
+        match self.vacant.pop() {
+            Some(id) => {
+                self.nodes[id.0] = Some(node);
+                id
+            }
+            None => {
+                self.nodes.push(Some(node));
+                NodeId(self.nodes.len() - 1)
+            }
+        }
+    }
+
+    fn remove(&mut self, id: NodeId) -> Node {
+        self.vacant.push(id);
+        self.nodes[id.0].take().expect("a node is removed once")
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        self.nodes[id.0].as_ref().expect("ids of held or evictable nodes stay valid")
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.nodes[id.0].as_mut().expect("ids of held or evictable nodes stay valid")
+    }
+}
