@@ -1,0 +1,36 @@
+//! The scalar reference under the same suites: what they ask can be met, and they can fail.
+
+use m3_abi::types::DTYPE_F32;
+use m3_model::reference::ReferenceDriver;
+use m3_tests::feed::{Row, one};
+use m3_tests::golden::{self, Case};
+use m3_tests::report::Report;
+use m3_tests::suites::{self, goldens};
+use m3_tests::world::{Setup, World};
+
+#[test]
+fn reference_passes_every_suite() {
+    let mut report = Report::default();
+    suites::all(&ReferenceDriver::default(), &Setup::with_dtype(DTYPE_F32), &mut report, &mut |_| {});
+    report.assert_passed();
+}
+
+#[test]
+fn wrong_checkpoint_fails_the_golden_suite() {
+    let case = Case::load("vl_mxfp8", "text_24").unwrap();
+    let checkpoint = golden::checkpoint("vl").unwrap();
+    let mut world = World::open(&ReferenceDriver::default(), &checkpoint, &Setup::with_dtype(DTYPE_F32)).unwrap();
+    let error = goldens::prefill_case(&mut world, &case, true).unwrap_err().to_string();
+    assert!(error.contains("block_score.3") || error.contains("layer_out.0"), "{error}");
+}
+
+#[test]
+fn reusing_a_row_without_binding_it_is_refused() {
+    let checkpoint = golden::checkpoint("text").unwrap();
+    let mut world = World::open(&ReferenceDriver::default(), &checkpoint, &Setup::with_dtype(DTYPE_F32)).unwrap();
+    let mut row = Row::new(0);
+    one(&mut world, &mut row, &[1, 2, 3], 1).unwrap();
+    row.computed = 1;
+    let error = one(&mut world, &mut row, &[4], 1).unwrap_err().to_string();
+    assert!(error.contains("position"), "{error}");
+}
