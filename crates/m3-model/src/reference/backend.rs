@@ -1,0 +1,282 @@
+//! The reference behind the same interface as any backend, so that conformance can hold the two side by side.
+//!
+//! Everything happens inside `submit`; `wait` only hands out what is there. One rank, `f32` activations, KV in `f32`
+//! or bf16.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use m3_abi::types::{
+    DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, OPEN_TAPS, PageCopy, Ready, WarmShape,
+};
+use m3_abi::{
+    Backend, Driver, Error, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap, TensorView, Ticket,
+};
+
+use crate::batch::{Batch, Limits, RowTable};
+use crate::config::ModelConfig;
+use crate::ops::Ops;
+use crate::pages::PageLayout;
+use crate::taps::TapPoint;
+
+use super::linear::QuantMode;
+use super::model::ReferenceModel;
+use super::store::PageStore;
+use super::tensor::Tensor;
+use super::weights::Weights;
+
+/// Page memory when `open` leaves it to the backend.
+const DEFAULT_PAGE_BYTES: u64 = 1 << 30;
+/// Steps submitted and not yet waited for.
+const MAX_IN_FLIGHT: usize = 2;
+
+/// Opens [`ReferenceBackend`]s; the mode is the one results are compared in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReferenceDriver {
+    pub mode: QuantMode,
+}
+
+impl Driver for ReferenceDriver {
+    fn name(&self) -> &str {
+        "reference"
+    }
+
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn probe(&self, request: &ProbeRequest) -> Result<ProbeReport> {
+        refuse_worlds(request.tp, request.ep)?;
+        if !request.config.is_empty() {
+            read_config(&request.config)?;
+        }
+        Ok(ProbeReport {
+            score: 1,
+            num_devices: 1,
+            weight_formats: FORMAT_F32 | FORMAT_BF16 | FORMAT_MXFP8,
+            dtypes: DTYPE_F32,
+            kv_dtypes: DTYPE_F32 | DTYPE_BF16,
+            quant_mode: self.mode.to_abi(),
+            device: "scalar reference".to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+            paths: "every op: scalar f32".to_owned(),
+            ..ProbeReport::default()
+        })
+    }
+
+    fn comm_id(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, request: &OpenRequest) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(ReferenceBackend::open(request, self.mode)?))
+    }
+}
+
+/// An instance: loading, then serving.
+pub struct ReferenceBackend {
+    request: OpenRequest,
+    config: ModelConfig,
+    mode: QuantMode,
+    layout: PageLayout,
+    /// Until `ready`.
+    tensors: HashMap<String, Tensor>,
+    /// From `ready` to `reserve`.
+    weights: Option<Weights>,
+    /// From `reserve` on.
+    serving: Option<Serving>,
+}
+
+struct Serving {
+    model: ReferenceModel,
+    rows: RowTable,
+    batch: Batch,
+    finished: VecDeque<(Ticket, Output)>,
+    last_ticket: u64,
+    /// Why the instance is dead.
+    dead: Option<Error>,
+}
+
+impl ReferenceBackend {
+    /// # Errors
+    /// `Unsupported` for anything but one rank in `f32` with KV in `f32` or bf16 and pages of one sparse block.
+    pub fn open(request: &OpenRequest, mode: QuantMode) -> Result<Self> {
+        refuse_worlds(request.tp, request.ep)?;
+        if request.dp > 1 || request.node > 0 {
+            return unsupported("the reference has neither data-parallel groups nor nodes");
+        }
+        if request.dtype != DTYPE_F32 {
+            return unsupported(&format!("the reference computes in f32, not in dtype {}", request.dtype));
+        }
+        if !matches!(request.kv_dtype, DTYPE_F32 | DTYPE_BF16) {
+            return unsupported(&format!("the reference keeps KV in f32 or bf16, not in dtype {}", request.kv_dtype));
+        }
+        let config = read_config(&request.config)?;
+        let layout = PageLayout::new(&config.text, 1, request.kv_dtype, request.page_tokens as usize)
+            .map_err(|error| Error::Unsupported(error.to_string()))?;
+        let request = request.clone();
+        Ok(ReferenceBackend { request, config, mode, layout, tensors: HashMap::new(), weights: None, serving: None })
+    }
+
+    /// The model, once `reserve` was called.
+    pub fn model(&mut self) -> Option<&mut ReferenceModel> {
+        self.serving.as_mut().map(|serving| &mut serving.model)
+    }
+
+    fn serving(&mut self) -> Result<&mut Serving> {
+        match &mut self.serving {
+            Some(serving) => match &serving.dead {
+                None => Ok(serving),
+                Some(error) => Err(error.clone()),
+            },
+            None => Err(Error::Fatal("the reference serves nothing before reserve".to_owned())),
+        }
+    }
+}
+
+impl Backend for ReferenceBackend {
+    fn load(&mut self, tensor: &TensorView<'_>) -> Result<()> {
+        if tensor.name.starts_with("language_model.") {
+            self.tensors.insert(tensor.name.to_owned(), Tensor::read(tensor)?);
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self) -> Result<Ready> {
+        let tensors = std::mem::take(&mut self.tensors);
+        let weight_bytes = tensors.values().map(|tensor| tensor.values.len() as u64 * 4).sum();
+        self.weights = Some(Weights::assemble(&self.config.text, tensors, self.mode)?);
+        let page_bytes = self.layout.page_bytes() as u64;
+        let memory = match self.request.page_memory_bytes {
+            0 => DEFAULT_PAGE_BYTES,
+            bytes => bytes,
+        };
+        Ok(Ready { page_bytes, max_pages: memory / page_bytes, weight_bytes, ..Ready::default() })
+    }
+
+    fn reserve(&mut self, num_pages: u64) -> Result<()> {
+        let Some(weights) = self.weights.take() else {
+            return Err(Error::Fatal("reserve comes once, after ready".to_owned()));
+        };
+        let text = self.config.text.clone();
+        let limits = Limits::from_open(&self.request, text.vocab_size, num_pages);
+        let store = PageStore::new(self.layout.clone(), self.request.kv_dtype, num_pages as usize);
+        let with_taps = self.request.flags & OPEN_TAPS != 0;
+        self.serving = Some(Serving {
+            model: ReferenceModel::new(text, weights, store, with_taps),
+            rows: RowTable::new(limits),
+            batch: Batch::default(),
+            finished: VecDeque::new(),
+            last_ticket: 0,
+            dead: None,
+        });
+        Ok(())
+    }
+
+    fn warm(&mut self, _shapes: &[WarmShape]) -> Result<()> {
+        self.serving().map(|_| ())
+    }
+
+    fn submit(&mut self, step: &Step<'_>) -> Result<Ticket> {
+        let serving = self.serving()?;
+        let outcome = serving.run(step);
+        serving.dead = outcome.as_ref().err().cloned();
+        outcome
+    }
+
+    fn wait(&mut self, ticket: Ticket, output: &mut Output) -> Result<()> {
+        let serving = self.serving()?;
+        while let Some((finished, made)) = serving.finished.pop_front() {
+            if finished == ticket {
+                return hand_out(&made, output);
+            }
+        }
+        Err(Error::Fatal(format!("ticket {} was never given out, or was waited for already", ticket.0)))
+    }
+
+    fn done(&mut self) -> Result<Ticket> {
+        Ok(Ticket(self.serving()?.last_ticket))
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
+        let store = &mut self.serving()?.model.store;
+        copies.iter().try_for_each(|copy| store.copy(copy.from, copy.to))
+    }
+
+    fn read_pages(&mut self, pages: &[u32], bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.clear();
+        self.serving()?.model.store.read(pages, bytes)
+    }
+
+    fn write_pages(&mut self, pages: &[u32], bytes: &[u8]) -> Result<()> {
+        self.serving()?.model.store.write_bytes(pages, bytes)
+    }
+
+    fn tap(&mut self, name: &str) -> Result<Tap> {
+        let Some(taps) = &self.serving()?.model.taps else {
+            return unsupported("this instance was opened without taps");
+        };
+        match TapPoint::parse(name).and_then(|point| taps.get(&point)) {
+            Some(tap) => Ok(tap.clone()),
+            None => unsupported(&format!("the last step has no tap {name}")),
+        }
+    }
+}
+
+impl Serving {
+    fn run(&mut self, step: &Step<'_>) -> Result<Ticket> {
+        if self.finished.len() == MAX_IN_FLIGHT {
+            return Err(Error::Fatal(format!("step {}: {MAX_IN_FLIGHT} steps are in flight already", step.id)));
+        }
+        let started = Instant::now();
+        if let Some(taps) = &mut self.model.taps {
+            taps.clear();
+        }
+        self.rows.apply(step, &mut self.batch)?;
+        let capacity = self.batch.logits.iter().map(|position| position.output_slot + 1).max().unwrap_or(0);
+        let mut output = Output::with_capacity(capacity, self.rows.limits().max_logprobs as usize);
+        self.model.forward(&self.batch, &mut self.rows, &mut output)?;
+        output.device_time_us = started.elapsed().as_micros() as u64;
+        self.last_ticket += 1;
+        self.finished.push_back((Ticket(self.last_ticket), output));
+        Ok(Ticket(self.last_ticket))
+    }
+}
+
+/// Copies what was made into the caller's slots.
+fn hand_out(made: &Output, output: &mut Output) -> Result<()> {
+    let (count, capacity) = (made.tokens.len(), output.tokens.len());
+    if count > capacity {
+        return Err(Error::Fatal(format!("the step fills {count} output slots, the caller has {capacity}")));
+    }
+    output.tokens[..count].copy_from_slice(&made.tokens);
+    output.logprobs[..count].copy_from_slice(&made.logprobs);
+    output.faults[..count].copy_from_slice(&made.faults);
+    output.ranks[..count].copy_from_slice(&made.ranks);
+    let (from, to) = (made.top_capacity, output.top_capacity);
+    for slot in 0..count {
+        let shared = from.min(to);
+        output.top_ids[slot * to..][..shared].copy_from_slice(&made.top_ids[slot * from..][..shared]);
+        output.top_logprobs[slot * to..][..shared].copy_from_slice(&made.top_logprobs[slot * from..][..shared]);
+    }
+    output.device_time_us = made.device_time_us;
+    Ok(())
+}
+
+fn refuse_worlds(tp: u32, ep: u32) -> Result<()> {
+    if tp > 1 || ep > 1 {
+        return unsupported(&format!("the reference is one rank, not tp {tp} with ep {ep}"));
+    }
+    Ok(())
+}
+
+fn read_config(bytes: &[u8]) -> Result<ModelConfig> {
+    match ModelConfig::from_json(bytes) {
+        Ok(loaded) => Ok(loaded.config),
+        Err(error) => Err(Error::Unsupported(error.to_string())),
+    }
+}
+
+fn unsupported<T>(sentence: &str) -> Result<T> {
+    Err(Error::Unsupported(sentence.to_owned()))
+}
