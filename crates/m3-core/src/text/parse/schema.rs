@@ -1,0 +1,370 @@
+//! The request's tools as a graph of schemas that answers three questions: which types may this value have, what
+//! is the schema of this property, what is the schema of this item. It types arguments; it does not validate.
+//! `$ref`s are edges of the graph, so recursive schemas end by themselves.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::types::TypeSet;
+
+/// Why a request's tools cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseSetupError {
+    /// `tools` is no list.
+    #[error("tools must be a list, got {0}")]
+    NotAList(&'static str),
+    /// An entry is no function declaration.
+    #[error("tools[{index}] must be an object with a function, got {got}")]
+    NotAFunction {
+        /// Position in the list.
+        index: usize,
+        /// What stands there.
+        got: &'static str,
+    },
+    /// A function without a usable name.
+    #[error("tools[{0}]: function.name must be a non-empty string")]
+    NoName(usize),
+    /// Parameters that are no schema.
+    #[error("tools[{index}] ({name:?}): parameters must be an object, got {got}")]
+    BadParameters {
+        /// Position in the list.
+        index: usize,
+        /// The function's name.
+        name: String,
+        /// What stands there.
+        got: &'static str,
+    },
+}
+
+/// Index of a schema in its [`ToolSet`].
+pub(super) type NodeId = usize;
+
+/// The tools a request declares, by name.
+#[derive(Debug, Clone, Default)]
+pub struct ToolSet {
+    nodes: Vec<Node>,
+    tools: HashMap<String, Option<NodeId>>,
+}
+
+/// One schema. Only what typing needs.
+#[derive(Debug, Clone, Default)]
+struct Node {
+    /// From `type`, `enum` and `const` of this schema alone; `None` when they say nothing.
+    own: Option<TypeSet>,
+    nullable: bool,
+    /// With everything it refers to taken into account.
+    types: Option<TypeSet>,
+    /// All hold: `$ref` and `allOf`.
+    all: Vec<NodeId>,
+    /// At least one holds, per keyword: `anyOf`, `oneOf`.
+    any: Vec<Vec<NodeId>>,
+    properties: HashMap<String, NodeId>,
+    additional: Option<NodeId>,
+    items: Option<NodeId>,
+    prefix: Vec<NodeId>,
+}
+
+/// The schemas a value may have to fit; empty when nothing is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct View(Vec<NodeId>);
+
+impl View {
+    /// True when no schema speaks of the value.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl ToolSet {
+    /// Reads the `tools` of a request: a list of `{"type": "function", "function": {"name", "parameters"}}`; the
+    /// inner object may also stand alone. Null means no tools. Of two tools with one name the first counts.
+    ///
+    /// # Errors
+    /// When the list or an entry has another shape. The schemas themselves are read leniently: what typing does
+    /// not understand leaves a value untyped.
+    pub fn from_json(tools: &Value) -> Result<Self, ParseSetupError> {
+        let list = match tools {
+            Value::Null => return Ok(Self::default()),
+            Value::Array(list) => list,
+            other => return Err(ParseSetupError::NotAList(kind(other))),
+        };
+        let mut set = Self::default();
+        for (index, entry) in list.iter().enumerate() {
+            let function = entry.get("function").unwrap_or(entry);
+            if !function.is_object() {
+                return Err(ParseSetupError::NotAFunction { index, got: kind(function) });
+            }
+            let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+            if name.is_empty() {
+                return Err(ParseSetupError::NoName(index));
+            }
+            let root = match function.get("parameters") {
+                None | Some(Value::Null) => None,
+                Some(schema @ Value::Object(_)) => Some(Compiler::compile(&mut set.nodes, schema)),
+                Some(other) => {
+                    let name = name.to_owned();
+                    return Err(ParseSetupError::BadParameters { index, name, got: kind(other) });
+                }
+            };
+            set.tools.entry(name.to_owned()).or_insert(root);
+        }
+        resolve_types(&mut set.nodes);
+        Ok(set)
+    }
+
+    /// True when no tool is declared.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// True when a tool with this name is declared.
+    pub fn declares(&self, name: &str) -> bool {
+        self.tools.contains_key(name)
+    }
+
+    /// Schema of a tool's parameters; unknown for undeclared tools and tools without parameters.
+    pub(super) fn parameters(&self, name: &str) -> View {
+        View(self.tools.get(name).copied().flatten().into_iter().collect())
+    }
+
+    /// Types a value may have; `None` when no schema restricts it.
+    pub(super) fn types(&self, view: &View) -> Option<TypeSet> {
+        let known = view.0.iter().filter_map(|id| self.nodes[*id].types);
+        known.reduce(TypeSet::union).filter(|types| !types.is_empty())
+    }
+
+    /// Schema of an object's property.
+    pub(super) fn property(&self, view: &View, key: &str) -> View {
+        let reached = self.reach(view);
+        let named: Vec<_> =
+            reached.iter().filter_map(|id| self.nodes[*id].properties.get(key).copied()).collect();
+        if !named.is_empty() {
+            return View(named);
+        }
+        View(reached.iter().filter_map(|id| self.nodes[*id].additional).collect())
+    }
+
+    /// True when some schema names a property or a schema for additional ones.
+    pub(super) fn describes_properties(&self, view: &View) -> bool {
+        let describes = |node: &Node| !node.properties.is_empty() || node.additional.is_some();
+        self.reach(view).into_iter().any(|id| describes(&self.nodes[id]))
+    }
+
+    /// True when the property is named by a schema.
+    pub(super) fn names_property(&self, view: &View, key: &str) -> bool {
+        self.reach(view).into_iter().any(|id| self.nodes[id].properties.contains_key(key))
+    }
+
+    /// Schema of an array's item.
+    pub(super) fn item(&self, view: &View, index: usize) -> View {
+        let of = |id: NodeId| {
+            let node = &self.nodes[id];
+            node.prefix.get(index).copied().or(node.items)
+        };
+        View(self.reach(view).into_iter().filter_map(of).collect())
+    }
+
+    /// The schemas of the view and all that they refer to, each once.
+    fn reach(&self, view: &View) -> Vec<NodeId> {
+        let mut seen: Vec<NodeId> = Vec::new();
+        let mut open: Vec<NodeId> = view.0.iter().rev().copied().collect();
+        let mut visited = std::collections::HashSet::new();
+        while let Some(id) = open.pop() {
+            if !visited.insert(id) {
+                continue;
+            }
+            seen.push(id);
+            let node = &self.nodes[id];
+            let inner = node.all.iter().chain(node.any.iter().flatten());
+            open.extend(inner.copied().collect::<Vec<_>>().into_iter().rev());
+        }
+        seen
+    }
+}
+
+/// Turns one tool's schema document into nodes. Iterative, so that neither nesting nor chains of references can
+/// exhaust the stack; each schema object becomes one node, however often it is referred to.
+struct Compiler<'v, 'n> {
+    document: &'v Value,
+    nodes: &'n mut Vec<Node>,
+    by_address: HashMap<*const Value, NodeId>,
+    open: Vec<(NodeId, &'v Value)>,
+}
+
+impl<'v, 'n> Compiler<'v, 'n> {
+    fn compile(nodes: &'n mut Vec<Node>, document: &'v Value) -> NodeId {
+        let mut compiler = Self { document, nodes, by_address: HashMap::new(), open: Vec::new() };
+        let root = compiler.node(document);
+        while let Some((id, schema)) = compiler.open.pop() {
+            let node = compiler.read(schema);
+            compiler.nodes[id] = node;
+        }
+        root
+    }
+
+    /// The node of a schema, made and queued when it is new.
+    fn node(&mut self, schema: &'v Value) -> NodeId {
+        if let Some(id) = self.by_address.get(&std::ptr::from_ref(schema)) {
+            return *id;
+        }
+        let id = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.by_address.insert(std::ptr::from_ref(schema), id);
+        self.open.push((id, schema));
+        id
+    }
+
+    fn read(&mut self, schema: &'v Value) -> Node {
+        let mut node = Node {
+            own: own_types(schema),
+            nullable: schema.get("nullable") == Some(&Value::Bool(true)),
+            ..Node::default()
+        };
+        if let Some(target) = self.reference(schema) {
+            let target = self.node(target);
+            node.all.push(target);
+        }
+        node.all.extend(self.list(schema, "allOf"));
+        for keyword in ["anyOf", "oneOf"] {
+            let branches = self.list(schema, keyword);
+            if !branches.is_empty() {
+                node.any.push(branches);
+            }
+        }
+        if let Some(Value::Object(properties)) = schema.get("properties") {
+            node.properties = properties.iter().map(|(key, value)| (key.clone(), self.node(value))).collect();
+        }
+        node.additional = self.object(schema, "additionalProperties");
+        node.items = self.object(schema, "items").or_else(|| self.object(schema, "additionalItems"));
+        node.prefix = self.list(schema, "prefixItems");
+        if node.prefix.is_empty() {
+            node.prefix = self.list(schema, "items");
+        }
+        node
+    }
+
+    /// Target of a local `$ref`; others are unknown.
+    fn reference(&self, schema: &'v Value) -> Option<&'v Value> {
+        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+        self.document.pointer(pointer)
+    }
+
+    fn list(&mut self, schema: &'v Value, keyword: &str) -> Vec<NodeId> {
+        match schema.get(keyword) {
+            Some(Value::Array(list)) => list.iter().map(|branch| self.node(branch)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn object(&mut self, schema: &'v Value, keyword: &str) -> Option<NodeId> {
+        schema.get(keyword).filter(|value| value.is_object()).map(|value| self.node(value))
+    }
+}
+
+/// Types that this schema alone allows.
+fn own_types(schema: &Value) -> Option<TypeSet> {
+    let named = match schema.get("type") {
+        Some(Value::String(name)) => TypeSet::named(name),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(Value::as_str).filter_map(TypeSet::named).reduce(TypeSet::union)
+        }
+        _ => None,
+    };
+    let listed = match (schema.get("const"), schema.get("enum")) {
+        (Some(value), _) => Some(TypeSet::of(value)),
+        (None, Some(Value::Array(values))) => values.iter().map(TypeSet::of).reduce(TypeSet::union),
+        _ => None,
+    };
+    match (named, listed) {
+        (Some(named), Some(listed)) => Some(named.intersection(listed)),
+        (None, None) => implied_types(schema),
+        (named, listed) => named.or(listed),
+    }
+}
+
+/// A schema without `type` that describes members speaks of a container.
+fn implied_types(schema: &Value) -> Option<TypeSet> {
+    let has = |keywords: [&str; 3]| keywords.iter().any(|keyword| schema.get(keyword).is_some());
+    if has(["properties", "required", "patternProperties"]) {
+        TypeSet::named("object")
+    } else if has(["items", "prefixItems", "uniqueItems"]) {
+        TypeSet::named("array")
+    } else {
+        None
+    }
+}
+
+/// How far references and combinators are followed for types; chains beyond it leave the value untyped.
+const MAX_CHAIN: usize = 128;
+
+#[derive(Clone, Copy)]
+enum Resolution {
+    Open,
+    Running,
+    Done,
+}
+
+fn resolve_types(nodes: &mut [Node]) {
+    let mut states = vec![Resolution::Open; nodes.len()];
+    for id in 0..nodes.len() {
+        resolve(nodes, &mut states, id, 0);
+    }
+}
+
+/// Types of a node: own ones, cut by every schema in `all`, cut by the union of each list in `any`. The outer
+/// `None` says that the node is being resolved further up: a cycle, which says nothing new.
+fn resolve(
+    nodes: &mut [Node],
+    states: &mut [Resolution],
+    id: NodeId,
+    depth: usize,
+) -> Option<Option<TypeSet>> {
+    match states[id] {
+        Resolution::Done => return Some(nodes[id].types),
+        Resolution::Running => return None,
+        Resolution::Open if depth > MAX_CHAIN => return Some(None),
+        Resolution::Open => states[id] = Resolution::Running,
+    }
+    let mut types = nodes[id].own;
+    for inner in nodes[id].all.clone() {
+        let inner = resolve(nodes, states, inner, depth + 1).flatten();
+        types = intersect(types, inner);
+    }
+    for branches in nodes[id].any.clone() {
+        let mut union = Some(TypeSet::default());
+        for branch in branches {
+            if let Some(branch) = resolve(nodes, states, branch, depth + 1) {
+                union = union.zip(branch).map(|(left, right)| left.union(right));
+            }
+        }
+        types = intersect(types, union);
+    }
+    if nodes[id].nullable {
+        types = types.map(|types| types.union(TypeSet::of(&Value::Null)));
+    }
+    nodes[id].types = types;
+    states[id] = Resolution::Done;
+    Some(types)
+}
+
+fn intersect(left: Option<TypeSet>, right: Option<TypeSet>) -> Option<TypeSet> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.intersection(right)),
+        (left, right) => left.or(right),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

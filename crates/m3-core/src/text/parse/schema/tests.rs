@@ -1,0 +1,124 @@
+use serde_json::json;
+
+use super::*;
+
+fn set(parameters: Value) -> ToolSet {
+    ToolSet::from_json(&json!([{"type": "function", "function": {"name": "f", "parameters": parameters}}]))
+        .unwrap()
+}
+
+fn types_of(parameters: Value, key: &str) -> Option<TypeSet> {
+    let set = set(parameters);
+    set.types(&set.property(&set.parameters("f"), key))
+}
+
+fn one(schema: Value) -> Option<TypeSet> {
+    types_of(json!({"type": "object", "properties": {"x": schema}}), "x")
+}
+
+#[test]
+fn types_from_every_keyword() {
+    let null_or_integer = TypeSet::INTEGER.union(TypeSet::NULL);
+    for (schema, expected) in [
+        (json!({"type": "integer"}), Some(TypeSet::INTEGER)),
+        (json!({"type": ["integer", "null"]}), Some(null_or_integer)),
+        (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), Some(null_or_integer)),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "null"}]}), Some(null_or_integer)),
+        (json!({"allOf": [{"type": "integer"}]}), Some(TypeSet::INTEGER)),
+        (json!({"allOf": [{"type": "number"}, {"type": ["integer", "string"]}]}), Some(TypeSet::INTEGER)),
+        (json!({"enum": [1, 2]}), Some(TypeSet::INTEGER)),
+        (json!({"enum": ["a", null]}), Some(TypeSet::STRING.union(TypeSet::NULL))),
+        (json!({"const": 3}), Some(TypeSet::INTEGER)),
+        (json!({"type": "number", "enum": [1, 2]}), Some(TypeSet::INTEGER)),
+        (json!({"type": "string", "nullable": true}), Some(TypeSet::STRING.union(TypeSet::NULL))),
+        (json!({"properties": {"a": {}}}), Some(TypeSet::OBJECT)),
+        (json!({"items": {}}), Some(TypeSet::ARRAY)),
+        (json!({"description": "anything"}), None),
+        (json!({"type": "date"}), None),
+        (json!(true), None),
+        (json!({"anyOf": [{"type": "integer"}, {}]}), None),
+        (json!({"type": "integer", "const": "a"}), None),
+        (json!({"$ref": "#/nowhere"}), None),
+        (json!({"$ref": "https://example.org/schema"}), None),
+    ] {
+        assert_eq!(one(schema.clone()), expected, "{schema}");
+    }
+}
+
+#[test]
+fn references_resolve_and_cycles_end() {
+    let parameters = json!({"$ref": "#/$defs/N", "$defs": {
+        "N": {"type": "object", "properties": {"v": {"$ref": "#/$defs/V"}, "next": {"$ref": "#/$defs/N"}}},
+        "V": {"anyOf": [{"$ref": "#/$defs/V"}, {"type": "integer"}]}}});
+    let set = set(parameters);
+    let mut view = set.parameters("f");
+    for _ in 0..50 {
+        assert_eq!(set.types(&set.property(&view, "v")), Some(TypeSet::INTEGER));
+        view = set.property(&view, "next");
+        assert_eq!(set.types(&view), Some(TypeSet::OBJECT));
+    }
+}
+
+#[test]
+fn hostile_schemas_end() {
+    assert_eq!(one(json!({"$ref": "#/properties/x"})), None);
+    assert_eq!(one(json!({"anyOf": [{"$ref": "#/properties/x"}, {"$ref": "#/properties/x"}]})), None);
+    let mut definitions = serde_json::Map::new();
+    for level in 0..60 {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        definitions.insert(format!("d{level}"), json!({"anyOf": [next, next], "allOf": [next, next]}));
+    }
+    definitions.insert("d60".into(), json!({"type": "object", "properties": {"a": {"type": "integer"}}}));
+    let wide = set(json!({"$ref": "#/$defs/d0", "$defs": definitions}));
+    let view = wide.property(&wide.parameters("f"), "a");
+    assert_eq!(wide.types(&view), Some(TypeSet::INTEGER));
+    let mut chain = serde_json::Map::new();
+    for level in 0..20_000 {
+        chain.insert(format!("d{level}"), json!({"$ref": format!("#/$defs/d{}", level + 1)}));
+    }
+    let long = set(json!({"$ref": "#/$defs/d0", "$defs": chain}));
+    assert_eq!(long.types(&long.parameters("f")), None);
+}
+
+#[test]
+fn properties_come_from_all_branches() {
+    let parameters = json!({"type": "object", "oneOf": [
+        {"properties": {"n": {"type": "number"}}},
+        {"properties": {"l": {"type": "array", "items": {"type": "string"}}}},
+        {"properties": {"l": {"type": "array", "items": {"type": "integer"}}}}]});
+    let set = set(parameters);
+    let root = set.parameters("f");
+    assert_eq!(set.types(&set.property(&root, "n")), Some(TypeSet::NUMBER));
+    let list = set.property(&root, "l");
+    assert_eq!(set.types(&list), Some(TypeSet::ARRAY));
+    assert_eq!(set.types(&set.item(&list, 0)), Some(TypeSet::STRING.union(TypeSet::INTEGER)));
+    assert!(set.property(&root, "other").is_unknown());
+}
+
+#[test]
+fn items_and_additional_properties() {
+    let set = set(json!({"type": "object", "properties": {
+        "t": {"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "string"}},
+        "m": {"type": "object", "additionalProperties": {"type": "boolean"}}, "o": {"type": "object"}}}));
+    let root = set.parameters("f");
+    let tuple = set.property(&root, "t");
+    assert_eq!(set.types(&set.item(&tuple, 0)), Some(TypeSet::INTEGER));
+    assert_eq!(set.types(&set.item(&tuple, 1)), Some(TypeSet::STRING));
+    let map = set.property(&root, "m");
+    assert_eq!(set.types(&set.property(&map, "any")), Some(TypeSet::BOOLEAN));
+    assert!(set.describes_properties(&map));
+    assert!(!set.describes_properties(&set.property(&root, "o")));
+    assert!(set.names_property(&root, "t") && !set.names_property(&map, "any"));
+}
+
+#[test]
+fn setup_errors_name_the_place() {
+    let message = |tools: Value| ToolSet::from_json(&tools).unwrap_err().to_string();
+    assert_eq!(message(json!({})), "tools must be a list, got an object");
+    assert_eq!(message(json!([3])), "tools[0] must be an object with a function, got a number");
+    assert_eq!(message(json!([{"function": {}}])), "tools[0]: function.name must be a non-empty string");
+    let bad = json!([{"name": "ok"}, {"function": {"name": "f", "parameters": "x"}}]);
+    assert_eq!(message(bad), "tools[1] (\"f\"): parameters must be an object, got a string");
+    assert!(ToolSet::from_json(&Value::Null).unwrap().is_empty());
+    assert!(ToolSet::from_json(&json!([{"name": "ok"}])).unwrap().declares("ok"));
+}

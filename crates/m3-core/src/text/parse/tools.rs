@@ -1,0 +1,373 @@
+//! The state machine inside a tool block: calls, their parameters, and what becomes of malformed markup.
+//! It answers with deltas as early as they are certain; a sent delta is never contradicted.
+
+use super::call::CallWriter;
+use super::delta::DeltaSink;
+use super::faults::Faults;
+use super::ids::IdSource;
+use super::options::ParserOptions;
+use super::scan::{Expect, Found, Markup, Tags};
+use super::schema::View;
+use super::stop::{Fed, StopMatcher};
+use super::tag::{self, OpenTag};
+use super::types;
+use super::value::{Delivery, Effect, ElementKind, Next, Value};
+
+/// Reads tool blocks of one answer; calls are numbered on across blocks.
+#[derive(Debug)]
+pub(super) struct ToolParser {
+    place: Place,
+    /// The call being answered; `None` between calls and inside a call without a name.
+    call: Option<CallWriter>,
+    parameters: View,
+    /// Text since the last tag, where the grammar has none.
+    stray: String,
+    started: usize,
+    ids: IdSource,
+    stop: Option<StopMatcher>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Block,
+    Invoke,
+    Parameter(Value, Sending),
+}
+
+/// How far the parameter being read has been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// The key and the opening quote are out; text follows as it comes.
+    Streaming,
+    /// To be opened when it is certain that the value is a string.
+    Held(Delivery),
+    /// Sent when complete.
+    Whole,
+    /// Not at all: the key was sent before, or the call has no name.
+    Never,
+}
+
+/// What one step of the parser did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// This many bytes are dealt with.
+    Consumed(usize),
+    /// Nothing can be decided before more text comes.
+    Wait,
+    /// The block ended after this many bytes.
+    Closed(usize),
+    /// A stop string was found in a value; the call is closed.
+    Stopped(String),
+}
+
+/// What the machine works with but does not own.
+pub(super) struct Surroundings<'a> {
+    pub(super) options: &'a ParserOptions,
+    pub(super) out: &'a mut DeltaSink,
+    pub(super) faults: &'a mut Faults,
+    /// No more text will come.
+    pub(super) last: bool,
+}
+
+impl ToolParser {
+    pub(super) fn new(options: &ParserOptions) -> Self {
+        Self {
+            place: Place::Block,
+            call: None,
+            parameters: View::default(),
+            stray: String::new(),
+            started: 0,
+            ids: IdSource::new(options.call_ids),
+            stop: options.stop_in_arguments.then(|| StopMatcher::new(&options.stop)).flatten(),
+        }
+    }
+
+    /// Calls begun so far.
+    pub(super) fn started(&self) -> usize {
+        self.started
+    }
+
+    /// Reads from the start of `rest`, which is not empty and lies inside a block.
+    pub(super) fn step(&mut self, rest: &str, around: &mut Surroundings<'_>) -> Progress {
+        if matches!(self.place, Place::Parameter(..)) {
+            return self.step_parameter(rest, around);
+        }
+        let expect = Expect::tags(&around.options.markers, Tags::Any, false);
+        match expect.find(rest) {
+            // Cut inside a tag, where text has no place either.
+            Found::TextTo(0) if around.last => Progress::Consumed(rest.len()),
+            Found::TextTo(0) => Progress::Wait,
+            Found::TextTo(end) | Found::Markup { start: end @ 1.., .. } => {
+                self.stray.push_str(&rest[..end]);
+                Progress::Consumed(end)
+            }
+            Found::Markup { end, markup: Markup::Tag(inner), .. } => self.take_tag(inner, end, around),
+            Found::Markup { .. } => unreachable!("only tags are expected inside a block"),
+        }
+    }
+
+    /// Ends whatever is open, because the output ended or a stop string was found.
+    pub(super) fn cut(&mut self, around: &mut Surroundings<'_>) {
+        self.note_stray(around.faults);
+        match std::mem::replace(&mut self.place, Place::Block) {
+            Place::Block => return,
+            Place::Invoke => {}
+            Place::Parameter(value, sending) => self.abandon(&value, sending, around),
+        }
+        around.faults.truncated_calls += u32::from(self.call.is_some());
+        self.end_call(around);
+    }
+
+    /// A tag between calls or between parameters.
+    fn take_tag(&mut self, inner: &str, length: usize, around: &mut Surroundings<'_>) -> Progress {
+        let in_call = matches!(self.place, Place::Invoke);
+        let closing = inner.strip_prefix('/');
+        if let (Some(name), true) = (closing, in_call)
+            && self.recover_parameter(name, around)
+        {
+            return Progress::Consumed(length);
+        }
+        self.note_stray(around.faults);
+        match (closing, in_call) {
+            (Some(tag::INVOKE), true) => self.end_call(around),
+            (Some(name), _) if name == around.options.markers.block_name() => {
+                return self.close_block(length, around);
+            }
+            (Some(_), _) => around.faults.mismatched_tags += 1,
+            (None, true) => self.open_in_call(inner, around),
+            (None, false) => self.open_in_block(inner, around),
+        }
+        Progress::Consumed(length)
+    }
+
+    fn close_block(&mut self, length: usize, around: &mut Surroundings<'_>) -> Progress {
+        if matches!(self.place, Place::Invoke) {
+            around.faults.unclosed_calls += 1;
+            self.end_call(around);
+        }
+        Progress::Closed(length)
+    }
+
+    fn open_in_block(&mut self, inner: &str, around: &mut Surroundings<'_>) {
+        match tag::read_open(inner) {
+            OpenTag::Invoke { name } => self.begin_call(name, around),
+            OpenTag::Element { key: tag::INVOKE, .. } => self.begin_call(None, around),
+            OpenTag::Element { .. } => around.faults.mismatched_tags += 1,
+        }
+    }
+
+    fn open_in_call(&mut self, inner: &str, around: &mut Surroundings<'_>) {
+        let tools = &around.options.tools;
+        let empty = inner.strip_suffix('/').filter(|_| !tools.names_property(&self.parameters, inner));
+        let (key, tag) = match tag::read_open(empty.unwrap_or(inner)) {
+            OpenTag::Invoke { name: name @ Some(_) } => {
+                around.faults.unclosed_calls += 1;
+                self.end_call(around);
+                return self.begin_call(name, around);
+            }
+            OpenTag::Invoke { name: None } => (inner, inner),
+            OpenTag::Element { key, tag } => (key, tag),
+        };
+        self.begin_parameter(key, tag, around);
+        if empty.is_some() {
+            self.complete(around);
+        }
+    }
+
+    fn begin_call(&mut self, name: Option<&str>, around: &mut Surroundings<'_>) {
+        self.place = Place::Invoke;
+        let Some(name) = name else {
+            around.faults.nameless_calls += 1;
+            return;
+        };
+        let tools = &around.options.tools;
+        around.faults.undeclared_tools += u32::from(!tools.is_empty() && !tools.declares(name));
+        self.parameters = tools.parameters(name);
+        around.out.tool_start(self.started, self.ids.next(), name.to_owned());
+        self.call = Some(CallWriter::new(self.started));
+        self.started += 1;
+    }
+
+    fn end_call(&mut self, around: &mut Surroundings<'_>) {
+        self.place = Place::Block;
+        if let Some(call) = self.call.take() {
+            call.end(around.out);
+        }
+    }
+
+    fn begin_parameter(&mut self, key: &str, tag: &str, around: &mut Surroundings<'_>) {
+        let tools = &around.options.tools;
+        let kind = ElementKind::parameter(tools.property(&self.parameters, key), tools);
+        let sending = match &mut self.call {
+            None => Sending::Never,
+            Some(call) if call.has_sent(key) => {
+                around.faults.repeated_keys += 1;
+                Sending::Never
+            }
+            Some(call) if call.awaits(key) => {
+                around.faults.repeated_keys += 1;
+                Sending::Whole
+            }
+            Some(call) => {
+                call.release(around.out);
+                match kind.delivery() {
+                    Delivery::Whole => Sending::Whole,
+                    Delivery::Stream => {
+                        call.open_string(key, around.out);
+                        Sending::Streaming
+                    }
+                    held => Sending::Held(held),
+                }
+            }
+        };
+        self.place = Place::Parameter(Value::new(key, tag, kind), sending);
+    }
+
+    fn step_parameter(&mut self, rest: &str, around: &mut Surroundings<'_>) -> Progress {
+        let Place::Parameter(value, _) = &mut self.place else { unreachable!("called inside a parameter") };
+        let markers = &around.options.markers;
+        let expect = Expect::tags(markers, Tags::None, false);
+        match value.next(rest, markers.block_name(), &expect) {
+            Next::Text(length) => {
+                self.take_text(&rest[..length], around).unwrap_or(Progress::Consumed(length))
+            }
+            Next::Tag { inner, length } => self.take_value_tag(inner, &rest[..length], around),
+            Next::Wait if !around.last => Progress::Wait,
+            // Cut inside a tag: what is left of it is no text. A begun marker without its end may be.
+            Next::Wait if rest.starts_with(&markers.namespace.text) => Progress::Consumed(rest.len()),
+            Next::Wait => self.take_text(rest, around).unwrap_or(Progress::Consumed(rest.len())),
+        }
+    }
+
+    fn take_value_tag(&mut self, inner: &str, markup: &str, around: &mut Surroundings<'_>) -> Progress {
+        let held = self.stop.as_mut().map(StopMatcher::flush).unwrap_or_default();
+        self.append(&held, around);
+        let Place::Parameter(value, sending) = &mut self.place else {
+            unreachable!("called inside a parameter")
+        };
+        let options = around.options;
+        let block = options.markers.block_name();
+        match value.take_tag(inner, block, &options.tools, around.faults) {
+            Effect::Inside => {
+                if let Sending::Held(_) = sending {
+                    *sending = Sending::Whole;
+                }
+            }
+            Effect::Literal => {
+                return self.take_text(markup, around).unwrap_or(Progress::Consumed(markup.len()));
+            }
+            Effect::Complete => self.complete(around),
+            Effect::Outer => {
+                if let Place::Parameter(value, sending) = std::mem::replace(&mut self.place, Place::Invoke) {
+                    self.abandon(&value, sending, around);
+                }
+                return self.take_tag(inner, markup.len(), around);
+            }
+        }
+        Progress::Consumed(markup.len())
+    }
+
+    /// Text of the innermost element. `Some` when a stop string was found in it.
+    fn take_text(&mut self, text: &str, around: &mut Surroundings<'_>) -> Option<Progress> {
+        let Some(matcher) = &mut self.stop else {
+            self.append(text, around);
+            return None;
+        };
+        match matcher.feed(text) {
+            Fed::Safe(safe) => {
+                self.append(&safe, around);
+                None
+            }
+            Fed::Hit { before, index } => {
+                let stop = matcher.string(index).to_owned();
+                self.append(&before, around);
+                if around.options.include_stop {
+                    self.append(&stop, around);
+                }
+                self.cut(around);
+                Some(Progress::Stopped(stop))
+            }
+        }
+    }
+
+    /// Adds text to the value and sends what has become certain.
+    fn append(&mut self, text: &str, around: &mut Surroundings<'_>) {
+        let Place::Parameter(value, sending) = &mut self.place else { return };
+        let Some(call) = &mut self.call else { return };
+        match sending {
+            Sending::Never => return,
+            Sending::Streaming => return call.string_text(text, around.out),
+            _ => value.push_text(text),
+        }
+        let certain = match sending {
+            Sending::Held(Delivery::StreamUnlessNull) => !types::may_be_null(value.text()),
+            Sending::Held(_) => value.at_parameter() && !value.is_undecided(),
+            _ => false,
+        };
+        if certain {
+            *sending = Sending::Streaming;
+            call.open_string(value.key(), around.out);
+            call.string_text(&value.take_text(), around.out);
+        }
+    }
+
+    /// The parameter's closing tag was read.
+    fn complete(&mut self, around: &mut Surroundings<'_>) {
+        let Place::Parameter(value, sending) = std::mem::replace(&mut self.place, Place::Invoke) else {
+            return;
+        };
+        let Some(call) = &mut self.call else { return };
+        match sending {
+            Sending::Never => {}
+            Sending::Streaming => call.close_string(around.out),
+            Sending::Held(_) | Sending::Whole if value.is_broken() => around.faults.dropped_parameters += 1,
+            Sending::Held(_) | Sending::Whole => {
+                let (key, json) = value.into_json(around.faults);
+                call.value(&key, json, around.out);
+            }
+        }
+    }
+
+    /// The parameter ends without its closing tag: what was sent is closed, what was not is dropped.
+    fn abandon(&mut self, value: &Value, sending: Sending, around: &mut Surroundings<'_>) {
+        let held = self.stop.as_mut().map(StopMatcher::flush).unwrap_or_default();
+        let Some(call) = &mut self.call else { return };
+        match sending {
+            Sending::Streaming => {
+                debug_assert!(value.at_parameter(), "only the parameter's own text is streamed");
+                call.string_text(&held, around.out);
+                call.close_string(around.out);
+            }
+            Sending::Never => {}
+            Sending::Held(_) | Sending::Whole => around.faults.dropped_parameters += 1,
+        }
+    }
+
+    /// A closing tag whose opening one is lost, with the value still behind its namespace marker: some
+    /// detokenisers drop opening tags that happen to be special tokens.
+    fn recover_parameter(&mut self, name: &str, around: &mut Surroundings<'_>) -> bool {
+        let options = around.options;
+        let Some(call) = &mut self.call else { return false };
+        let Some(text) = self.stray.trim_start().strip_prefix(&options.markers.namespace.text) else {
+            return false;
+        };
+        if name == tag::INVOKE
+            || name == options.markers.block_name()
+            || call.has_sent(name)
+            || call.awaits(name)
+        {
+            return false;
+        }
+        let view = options.tools.property(&self.parameters, name);
+        let value = ElementKind::parameter(view, &options.tools).leaf(text, 1, around.faults);
+        call.value(name, value, around.out);
+        around.faults.recovered_parameters += 1;
+        self.stray.clear();
+        true
+    }
+
+    fn note_stray(&mut self, faults: &mut Faults) {
+        faults.stray_text += u32::from(!self.stray.trim().is_empty());
+        self.stray.clear();
+    }
+}
