@@ -5,8 +5,6 @@
 
 mod run;
 mod shared;
-#[cfg(test)]
-mod tests;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{Sender, channel};

@@ -142,14 +142,16 @@ impl Step {
         self.biases.extend(forbidden.iter().map(|&token| TokenBias { token, bias: f32::NEG_INFINITY }));
         let wanted = sampling.biases.iter().filter(|(token, _)| !forbidden.contains(token));
         self.biases.extend(wanted.map(|&(token, bias)| TokenBias { token, bias }));
+        let keeps_one = sampling.top_p == 0.0;
         RowBind {
             row: sequence.residence.as_ref().expect("only resident sequences are bound").row,
             num_logprobs: sequence.num_logprobs().unwrap_or(NONE),
             seed: sampling.seed.unwrap_or(0),
             temperature: sampling.temperature,
-            top_p: sampling.top_p,
+            // The plugin line knows no `top_p` of 0; keeping only the most likely token is what it means.
+            top_p: if keeps_one { 1.0 } else { sampling.top_p },
             min_p: sampling.min_p,
-            top_k: sampling.top_k,
+            top_k: if keeps_one { 1 } else { sampling.top_k.min(config.vocab_size as u32) },
             repetition_penalty: sampling.repetition_penalty,
             presence_penalty: sampling.presence_penalty,
             frequency_penalty: sampling.frequency_penalty,
