@@ -235,7 +235,7 @@ typedef struct m3_page_append {
 } m3_page_append;
 
 /* Element: a sequence's part of a step, num_tokens tokens at positions first_position .. ; a row has one part at most.
- * A part may start before the end of the last one (a rejected draft), never behind it. */
+ * A part may start before the end of the last one (a rejected draft), never after it. */
 typedef struct m3_seq {
     uint32_t row;
     uint32_t flags;

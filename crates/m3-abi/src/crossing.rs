@@ -222,3 +222,6 @@ pub fn text_in(buffer: &[u8], text: &Text) -> String {
     let written = usize::try_from(text.len).unwrap_or(usize::MAX).min(buffer.len());
     String::from_utf8_lossy(&buffer[..written]).into_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,6 +79,16 @@ impl fmt::Display for Candidate {
     }
 }
 
+impl Candidate {
+    /// Why it does not serve.
+    fn refusal(&self) -> String {
+        match &self.outcome {
+            Ok(_) => format!("{} ({}): serves only when asked for by name or path", self.name, self.origin),
+            Err(_) => self.to_string(),
+        }
+    }
+}
+
 /// Everything that was looked at, and which one serves.
 #[derive(Clone, Debug)]
 pub struct Discovery {
@@ -99,7 +109,7 @@ impl Discovery {
         if self.candidates.is_empty() {
             return Err(self.absence.clone());
         }
-        let refusals: Vec<String> = self.candidates.iter().map(Candidate::to_string).collect();
+        let refusals: Vec<String> = self.candidates.iter().map(Candidate::refusal).collect();
         Err(format!("no backend can serve: {}", refusals.join("; ")))
     }
 
