@@ -46,6 +46,9 @@ const IGNORED: [&str; 8] = [
 
 fn read(value: &Value, notes: &Notes) -> Option<(ModelConfig, usize)> {
     let root = Section::root(value, notes);
+    if !root.is_present() {
+        return None;
+    }
     let read = if root.get("text_config").is_some() { read_nested(&root) } else { read_flat(&root) };
     root.finish();
     let (config, num_mtp_modules) = read?;
@@ -66,6 +69,8 @@ fn read_nested(root: &Section<'_>) -> Option<(ModelConfig, usize)> {
     }
     root.ignore(&IGNORED);
     let section = root.section("text_config");
+    section.only("architectures", &[json!(["MiniMaxM3SparseForCausalLM"])]);
+    section.only("model_type", &[json!("minimax_m3_vl_text")]);
     let text = text::read(&section);
     let num_mtp_modules = section.whole("num_mtp_modules", 0, 1 << 16).unwrap_or(0);
     let quantization = quantization::read(root, Some(&section));
@@ -83,8 +88,10 @@ fn read_nested(root: &Section<'_>) -> Option<(ModelConfig, usize)> {
 
 /// The text-only class: everything at the top level, no prefix in the tensor names.
 fn read_flat(root: &Section<'_>) -> Option<(ModelConfig, usize)> {
-    if root.get("architectures").is_none() && root.get("model_type").is_none() {
-        root.notes.missing("architectures", "\"MiniMaxM3SparseForConditionalGeneration\" and its text-only class");
+    text::check_class(root);
+    if !root.notes.problems.borrow().is_empty() {
+        // Another model: a list of everything that M3 has and it has not would hide the one reason.
+        return None;
     }
     root.only("vision_config", &[]);
     root.ignore(&IGNORED);

@@ -89,16 +89,25 @@ pub(super) fn read(section: &Section<'_>) -> Option<TextConfig> {
     Some(text)
 }
 
+/// The text-only class, alone or inside the class with vision (where nothing needs to be said).
+pub(super) fn check_class(section: &Section<'_>) {
+    section.only(
+        "architectures",
+        &[json!(["MiniMaxM3SparseForCausalLM"]), json!(["MiniMaxM3ForCausalLM"])],
+    );
+    section.only("model_type", &["minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3"].map(Value::from));
+    if section.get("architectures").is_none() && section.get("model_type").is_none() {
+        let supported = "\"MiniMaxM3SparseForConditionalGeneration\" or \"MiniMaxM3SparseForCausalLM\"";
+        section.notes.missing(&section.name("architectures"), supported);
+    }
+}
+
 /// Fields for which exactly one behaviour is implemented.
 fn check_fixed(section: &Section<'_>) {
     // The native shape always says `silu` and means the clamped form; in the released shape `silu` is another model.
     let native = section.get("layer_types").is_some();
     let activations = if native { vec![json!("swigluoai"), json!("silu")] } else { vec![json!("swigluoai")] };
     section.only("hidden_act", &activations);
-    section.only(
-        "architectures",
-        &[json!(["MiniMaxM3SparseForCausalLM"]), json!(["MiniMaxM3ForCausalLM"])],
-    );
     section.only("scoring_func", &[json!("sigmoid")]);
     section.only("qk_norm_type", &[json!("per_head")]);
     section.only("n_shared_experts", &[json!(1)]);
@@ -119,7 +128,6 @@ fn check_fixed(section: &Section<'_>) {
         section.only(key, &[json!("bfloat16")]);
     }
     section.only("num_reward_heads", &[json!(0)]);
-    section.only("model_type", &["minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3"].map(Value::from));
 }
 
 /// Derived configs repeat the routed experts' width under a second name.
