@@ -1,1 +1,13 @@
-//! backend-sm100
+//! The backend for NVIDIA Blackwell (B200, GB200).
+//!
+//! It has no kernels yet: the plugin builds and loads anywhere, and `probe` says what is missing.
+
+use m3_abi::LinkedBackend;
+use m3_gpu::absent::Absent;
+use m3_gpu::driver::Vendor;
+
+/// The driver, with the name `sm100`.
+pub const DRIVER: Absent = Absent { name: "sm100", version: env!("CARGO_PKG_VERSION"), vendor: Vendor::Cuda };
+
+/// For programs that link this backend in.
+pub const LINKED: LinkedBackend = m3_abi::linked_backend!("sm100", DRIVER);

@@ -1,4 +1,5 @@
 //! `--backend auto|NAME|PATH` and `--backend-dir`.
+#![allow(clippy::unwrap_used, reason = "a setup that fails fails the test")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! A plugin that panics or dies, in every entry: the process lives, the instance does not.
+#![allow(clippy::unwrap_used, reason = "a setup that fails fails the test")]
 
 mod support;
 
