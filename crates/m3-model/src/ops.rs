@@ -117,13 +117,17 @@ pub trait Ops {
         self.layer_done(layer, act)
     }
 
-    /// The whole model over one batch. A batch without logits positions only fills pages.
+    /// The whole model over one batch. A batch without tokens does nothing, one without logits
+    /// positions only fills pages.
     fn forward(
         &mut self,
         batch: &Batch,
         rows: &mut RowTable,
         output: &mut Output,
     ) -> Result<(), Self::Error> {
+        if batch.num_tokens() == 0 {
+            return Ok(());
+        }
         let mut act = self.embed(batch)?;
         for layer in 0..self.config().layers.len() {
             self.layer(layer, batch, &mut act)?;

@@ -122,3 +122,85 @@ impl PageLayout {
         place.offset + (head * self.page_tokens + token) * place.dim
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FfnKind, LayerPlan, SparseConfig};
+
+    /// 60 layers of M3, or as many as given.
+    fn config(num_layers: usize) -> TextConfig {
+        let plan = |layer: usize| match layer {
+            0..3 => LayerPlan { attention: AttentionKind::Dense, ffn: FfnKind::Dense },
+            _ => LayerPlan { attention: AttentionKind::Sparse, ffn: FfnKind::Moe },
+        };
+        TextConfig {
+            hidden_size: 6144,
+            vocab_size: 200_064,
+            max_position_embeddings: 1 << 20,
+            num_heads: 64,
+            num_kv_heads: 4,
+            head_dim: 128,
+            rotary_dim: 64,
+            rope_theta: 5e6,
+            norm_eps: 1e-6,
+            dense_intermediate_size: 12_288,
+            expert_intermediate_size: 3072,
+            shared_intermediate_size: 3072,
+            num_experts: 128,
+            experts_per_token: 4,
+            routed_scaling_factor: 2.0,
+            swiglu_alpha: 1.702,
+            swiglu_limit: 7.0,
+            sparse: SparseConfig {
+                num_index_heads: 4,
+                index_dim: 128,
+                block_size: 128,
+                topk_blocks: 16,
+                init_blocks: 0,
+                local_blocks: 1,
+            },
+            layers: (0..num_layers).map(plan).collect(),
+        }
+    }
+
+    #[test]
+    fn bytes_per_token_of_m3() {
+        let bytes =
+            |tp, dtype| PageLayout::new(&config(60), tp, dtype, 128).map(|layout| layout.page_bytes());
+        assert_eq!(bytes(1, DTYPE_BF16), Ok(128 * 137_472));
+        assert_eq!(bytes(4, DTYPE_BF16), Ok(128 * (122_880 / 4 + 14_592)));
+        assert_eq!(bytes(8, DTYPE_BF16), bytes(4, DTYPE_BF16), "KV heads are replicated beyond their number");
+        assert_eq!(bytes(1, DTYPE_FP8_E4M3), Ok(128 * 137_472 / 2));
+        assert_eq!(bytes(1, DTYPE_F32), Ok(128 * 137_472 * 2));
+    }
+
+    #[test]
+    fn lanes_lie_in_canonical_order_without_gaps() {
+        let layout = PageLayout::new(&config(5), 2, DTYPE_BF16, 128).unwrap();
+        let mut offset = 0;
+        for place in layout.lanes() {
+            assert_eq!(place.offset, offset);
+            assert_eq!(layout.lane(place.layer, place.lane), Some(place));
+            offset += place.num_heads * 128 * place.dim;
+        }
+        assert_eq!(offset, layout.page_values);
+        let order: Vec<_> = layout.lanes().iter().map(|place| (place.layer, place.lane)).collect();
+        assert!(order.is_sorted());
+        assert_eq!(layout.lane(2, Lane::IndexK), None);
+        assert_eq!(layout.lane(4, Lane::IndexK).map(|place| place.num_heads), Some(1));
+        assert_eq!(layout.lane(5, Lane::K), None);
+        let value = layout.lane(1, Lane::V).unwrap();
+        assert_eq!(layout.value_offset(value, 1, 3), value.offset + (128 + 3) * 128);
+    }
+
+    #[test]
+    fn impossible_layouts_are_refused_by_name() {
+        let refuse = |tp, dtype, page| PageLayout::new(&config(4), tp, dtype, page).unwrap_err().to_string();
+        assert_eq!(refuse(1, 8, 128), "KV dtype 8 is not one of f32, bf16 and fp8 e4m3");
+        assert_eq!(refuse(1, DTYPE_F32, 64), "a page of 64 tokens is not the sparse block of 128");
+        let heads = "4 KV heads cannot be shared by 3 ranks: neither divides the other";
+        assert_eq!(refuse(3, DTYPE_F32, 128), heads);
+        assert!(refuse(0, DTYPE_F32, 128).contains("0 ranks"));
+    }
+}

@@ -10,7 +10,8 @@ use m3_abi::types::{
     DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, OPEN_TAPS, PageCopy, Ready, WarmShape,
 };
 use m3_abi::{
-    Backend, Driver, Error, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap, TensorView, Ticket,
+    Backend, Driver, Error, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap, TensorView,
+    Ticket,
 };
 
 use crate::batch::{Batch, Limits, RowTable};
@@ -109,13 +110,24 @@ impl ReferenceBackend {
             return unsupported(&format!("the reference computes in f32, not in dtype {}", request.dtype));
         }
         if !matches!(request.kv_dtype, DTYPE_F32 | DTYPE_BF16) {
-            return unsupported(&format!("the reference keeps KV in f32 or bf16, not in dtype {}", request.kv_dtype));
+            return unsupported(&format!(
+                "the reference keeps KV in f32 or bf16, not in dtype {}",
+                request.kv_dtype
+            ));
         }
         let config = read_config(&request.config)?;
         let layout = PageLayout::new(&config.text, 1, request.kv_dtype, request.page_tokens as usize)
             .map_err(|error| Error::Unsupported(error.to_string()))?;
         let request = request.clone();
-        Ok(ReferenceBackend { request, config, mode, layout, tensors: HashMap::new(), weights: None, serving: None })
+        Ok(ReferenceBackend {
+            request,
+            config,
+            mode,
+            layout,
+            tensors: HashMap::new(),
+            weights: None,
+            serving: None,
+        })
     }
 
     /// The model, once `reserve` was called.
@@ -226,7 +238,10 @@ impl Backend for ReferenceBackend {
 impl Serving {
     fn run(&mut self, step: &Step<'_>) -> Result<Ticket> {
         if self.finished.len() == MAX_IN_FLIGHT {
-            return Err(Error::Fatal(format!("step {}: {MAX_IN_FLIGHT} steps are in flight already", step.id)));
+            return Err(Error::Fatal(format!(
+                "step {}: {MAX_IN_FLIGHT} steps are in flight already",
+                step.id
+            )));
         }
         let started = Instant::now();
         if let Some(taps) = &mut self.model.taps {
@@ -257,7 +272,8 @@ fn hand_out(made: &Output, output: &mut Output) -> Result<()> {
     for slot in 0..count {
         let shared = from.min(to);
         output.top_ids[slot * to..][..shared].copy_from_slice(&made.top_ids[slot * from..][..shared]);
-        output.top_logprobs[slot * to..][..shared].copy_from_slice(&made.top_logprobs[slot * from..][..shared]);
+        output.top_logprobs[slot * to..][..shared]
+            .copy_from_slice(&made.top_logprobs[slot * from..][..shared]);
     }
     output.device_time_us = made.device_time_us;
     Ok(())

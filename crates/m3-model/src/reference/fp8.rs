@@ -99,7 +99,8 @@ pub fn quantize_block_weight(values: &mut [f32], columns: usize) -> Vec<f32> {
         for first_column in (0..columns).step_by(BLOCK) {
             let rows = first_row..(first_row + BLOCK).min(num_rows);
             let width = first_column..(first_column + BLOCK).min(columns);
-            let spans: Vec<_> = rows.map(|row| row * columns + width.start..row * columns + width.end).collect();
+            let spans: Vec<_> =
+                rows.map(|row| row * columns + width.start..row * columns + width.end).collect();
             let mut max = MIN_WEIGHT;
             for span in &spans {
                 values[span.clone()].iter_mut().for_each(|value| *value = round_to_bf16(*value));

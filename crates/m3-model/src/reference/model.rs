@@ -64,7 +64,15 @@ impl ReferenceModel {
     pub fn new(config: TextConfig, weights: Weights, store: PageStore, with_taps: bool) -> Self {
         let rope = Rope::new(config.rope_theta, config.rotary_dim);
         let taps = with_taps.then(HashMap::new);
-        ReferenceModel { config, weights, store, media: HashMap::new(), taps, rope, scratch: Default::default() }
+        ReferenceModel {
+            config,
+            weights,
+            store,
+            media: HashMap::new(),
+            taps,
+            rope,
+            scratch: Default::default(),
+        }
     }
 
     fn tap(&mut self, point: TapPoint, shape: &[usize], data: impl FnOnce() -> Vec<f32>) {
@@ -98,7 +106,8 @@ impl ReferenceModel {
         let (num_heads, topk) = (self.config.sparse.num_index_heads, self.config.sparse.topk_blocks);
         let num_tokens = scores.len() / num_heads;
         let num_blocks = scores.iter().map(Vec::len).max().unwrap_or(0);
-        let by_head = || (0..num_heads).flat_map(|head| (0..num_tokens).map(move |token| token * num_heads + head));
+        let by_head =
+            || (0..num_heads).flat_map(|head| (0..num_tokens).map(move |token| token * num_heads + head));
         self.tap(TapPoint::BlockScore(layer), &[num_heads, num_tokens, num_blocks], || {
             by_head().flat_map(|entry| padded(&scores[entry], num_blocks, f32::NEG_INFINITY)).collect()
         });
@@ -175,8 +184,11 @@ impl Ops for ReferenceModel {
             }
         });
         let visible = |entry: usize| batch.positions[entry / num_heads] as usize / block_size + 1;
-        let scores: Vec<Vec<f32>> =
-            scores.chunks(num_blocks).enumerate().map(|(entry, row)| row[..visible(entry)].to_vec()).collect();
+        let scores: Vec<Vec<f32>> = scores
+            .chunks(num_blocks)
+            .enumerate()
+            .map(|(entry, row)| row[..visible(entry)].to_vec())
+            .collect();
         let selection = scores.iter().map(|scores| select(scores, &self.config.sparse)).collect();
         self.tap_selection(layer, &scores, &selection);
         Ok(selection)
@@ -255,7 +267,12 @@ impl Ops for ReferenceModel {
     fn logits(&mut self, batch: &Batch, act: Act) -> Result<Vec<f32>, Error> {
         let hidden = self.config.hidden_size;
         let gather = |values: &[f32]| -> Vec<f32> {
-            batch.logits.iter().flat_map(|position| &values[position.token * hidden..][..hidden]).copied().collect()
+            batch
+                .logits
+                .iter()
+                .flat_map(|position| &values[position.token * hidden..][..hidden])
+                .copied()
+                .collect()
         };
         let mut wanted = Act { residual: gather(&act.residual), pending: act.pending.as_deref().map(gather) };
         let normed = wanted.norm(&self.weights.norm, self.config.norm_eps);
@@ -283,7 +300,9 @@ impl Ops for ReferenceModel {
         let hidden = self.config.hidden_size;
         let num_tokens = act.residual.len() / hidden;
         self.tap(TapPoint::LayerOut(layer), &[num_tokens, hidden], || match &act.pending {
-            Some(pending) => act.residual.iter().zip(pending).map(|(residual, pending)| residual + pending).collect(),
+            Some(pending) => {
+                act.residual.iter().zip(pending).map(|(residual, pending)| residual + pending).collect()
+            }
             None => act.residual.clone(),
         });
         Ok(())

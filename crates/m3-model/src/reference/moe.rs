@@ -49,7 +49,8 @@ pub struct Routing {
 /// Chooses `count` experts by score plus bias, ties to the lower id, and weighs them by their scores alone.
 pub fn route(logits: &[f32], correction_bias: &[f32], count: usize) -> Routing {
     let scores: Vec<f32> = logits.iter().map(|&logit| sigmoid(logit)).collect();
-    let biased: Vec<f32> = scores.iter().zip(correction_bias).map(|(score, bias)| score + bias + 0.0).collect();
+    let biased: Vec<f32> =
+        scores.iter().zip(correction_bias).map(|(score, bias)| score + bias + 0.0).collect();
     let mut experts: Vec<usize> = (0..scores.len()).collect();
     // Stable: equal values stay in ascending order of ids.
     experts.sort_by(|&left, &right| biased[right].total_cmp(&biased[left]));
@@ -72,7 +73,8 @@ impl Moe {
         let hidden = config.hidden_size;
         let mut routed = vec![0.0; inputs.len()];
         for (expert, mlp) in self.experts.iter().enumerate() {
-            let tokens: Vec<(usize, f32)> = routing.iter().enumerate().filter_map(weight_of(expert)).collect();
+            let tokens: Vec<(usize, f32)> =
+                routing.iter().enumerate().filter_map(weight_of(expert)).collect();
             let gathered: Vec<f32> =
                 tokens.iter().flat_map(|&(token, _)| &inputs[token * hidden..][..hidden]).copied().collect();
             let outputs = mlp.apply(&gathered, config);
@@ -82,7 +84,11 @@ impl Moe {
             }
         }
         let shared = self.shared.apply(inputs, config);
-        routed.iter().zip(shared).map(|(routed, shared)| config.routed_scaling_factor * routed + shared).collect()
+        routed
+            .iter()
+            .zip(shared)
+            .map(|(routed, shared)| config.routed_scaling_factor * routed + shared)
+            .collect()
     }
 }
 

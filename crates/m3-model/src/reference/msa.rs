@@ -102,7 +102,14 @@ mod tests {
     use super::*;
 
     fn config(topk_blocks: usize, init_blocks: usize, local_blocks: usize) -> SparseConfig {
-        SparseConfig { num_index_heads: 1, index_dim: 1, block_size: 128, topk_blocks, init_blocks, local_blocks }
+        SparseConfig {
+            num_index_heads: 1,
+            index_dim: 1,
+            block_size: 128,
+            topk_blocks,
+            init_blocks,
+            local_blocks,
+        }
     }
 
     /// One-dimensional keys, `block_size` per block.

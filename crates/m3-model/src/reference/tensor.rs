@@ -25,7 +25,9 @@ impl Tensor {
         let refuse = |what: &str| Err(Error::Unsupported(format!("tensor {}: {what}", view.name)));
         let (rows, columns, row_stride, column_stride) = match (view.shape, view.strides) {
             (&[columns], &[stride, ..]) => (1, columns, 0, stride),
-            (&[rows, columns], &[row_stride, column_stride, ..]) => (rows, columns, row_stride, column_stride),
+            (&[rows, columns], &[row_stride, column_stride, ..]) => {
+                (rows, columns, row_stride, column_stride)
+            }
             _ => return refuse("the reference takes vectors and matrices with a stride for each dimension"),
         };
         if view.data.is_null() {

@@ -131,7 +131,8 @@ impl Shelf {
         };
         Ok(LayerWeights {
             input_norm: self.values(&format!("{prefix}.input_layernorm.weight"), [1, hidden])?,
-            post_attention_norm: self.values(&format!("{prefix}.post_attention_layernorm.weight"), [1, hidden])?,
+            post_attention_norm: self
+                .values(&format!("{prefix}.post_attention_layernorm.weight"), [1, hidden])?,
             attention: self.attention(config, layer, &format!("{prefix}.self_attn"))?,
             ffn,
         })
