@@ -4,11 +4,15 @@
 
 #![expect(unsafe_code, reason = "SIMD intrinsics and output pointers that tasks share by disjoint columns")]
 
+pub mod attention;
 pub mod convert;
 pub mod gemm;
+pub mod index;
 pub mod isa;
 pub(crate) mod lanes;
 pub mod matrix;
+mod norm;
+pub mod swiglu;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -72,6 +76,9 @@ macro_rules! scratch {
     };
 }
 
+// For the tasks of an operation, which call kernels that borrow the scratch below.
+scratch!(with_task_scratch, TASK_SCRATCH, f32);
+// For the kernels themselves.
 scratch!(with_scratch_f32, SCRATCH_F32, f32);
 scratch!(with_scratch_u16, SCRATCH_U16, u16);
 scratch!(with_scratch_u32, SCRATCH_U32, u32);

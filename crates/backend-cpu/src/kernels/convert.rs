@@ -16,12 +16,6 @@ pub(crate) fn f32_to_bf16(value: f32) -> u16 {
     ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 
-/// The nearest bf16, as f32.
-#[inline(always)]
-pub(crate) fn round_bf16(value: f32) -> f32 {
-    bf16_to_f32(f32_to_bf16(value))
-}
-
 /// OCP e4m3fn: bias 7, largest 448, no infinity; 0x7f and 0xff are NaN.
 #[inline(always)]
 pub(crate) fn e4m3_to_f32(bits: u8) -> f32 {

@@ -109,13 +109,44 @@ impl Kernels {
         }
     }
 
+    /// Several products of the same rows, side by side: `out[m] = [x[m] W0^T | x[m] W1^T | ...]`, in one parallel loop.
+    pub fn gemm_side_by_side(&self, x: Rows<'_>, parts: &[&Matrix], out: &mut [f32]) {
+        let width: usize = parts.iter().map(|w| w.rows).sum();
+        assert!(parts.iter().all(|w| w.cols == x.width), "weights of another width than {}", x.width);
+        assert!(out.len() >= x.len * width, "room for {} of {} x {width}", out.len(), x.len);
+        let chunk = parts.iter().map(|w| self.columns_per_task(x.len, w)).max().unwrap_or(1);
+        let mut tasks = Vec::new();
+        let mut column = 0;
+        for w in parts {
+            for first in (0..w.rows).step_by(chunk) {
+                tasks.push((*w, first, (first + chunk).min(w.rows), column + first));
+            }
+            column += w.rows;
+        }
+        let out = SendPtr(out.as_mut_ptr());
+        let run = |&(w, first, last, column): &(&Matrix, usize, usize, usize)| {
+            // SAFETY: columns `column..column + last - first` of every row belong to this task alone.
+            unsafe {
+                let out = out.get().add(column);
+                self.gemm_tile(&Tile { x, w, first, last, out, out_stride: width });
+            }
+        };
+        if tasks.len() == 1 {
+            run(&tasks[0]);
+        } else {
+            tasks.par_iter().with_max_len(1).for_each(run);
+        }
+    }
+
     /// Columns of `y` that a task takes: about eight tasks a thread, but never so little work that waking a thread
     /// costs more than it saves.
     pub(crate) fn columns_per_task(&self, num_rows: usize, w: &Matrix) -> usize {
         const SMALLEST_TASK_MACS: usize = 128 * 1024;
         let tasks = rayon::current_num_threads() * 8;
         let least = SMALLEST_TASK_MACS.div_ceil((num_rows * w.cols).max(1));
-        w.rows.div_ceil(tasks).max(least).next_multiple_of(32)
+        // The packed path packs its rows once a task: more columns spread that over more work.
+        let step = if num_rows < 32 { 32 } else { 128 };
+        w.rows.div_ceil(tasks).max(least).next_multiple_of(step)
     }
 
     /// One task, on the calling thread.

@@ -34,11 +34,11 @@ pub(crate) trait Lanes: Copy {
     /// `self * factor + addend`.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
     unsafe fn add(self, other: Self) -> Self;
-    unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
     unsafe fn div(self, other: Self) -> Self;
-    /// The larger; which operand a NaN yields is not specified.
+    /// The larger; a NaN in `other` is kept, one in `self` may be lost.
     unsafe fn max(self, other: Self) -> Self;
+    /// The smaller; NaN as for `max`.
     unsafe fn min(self, other: Self) -> Self;
     /// To the nearest integer, ties to even.
     unsafe fn round(self) -> Self;
@@ -49,12 +49,12 @@ pub(crate) trait Lanes: Copy {
     /// Largest lane.
     unsafe fn largest(self) -> f32;
 
-    /// `e^self`, relative error below 2e-7; at most -87.3 gives about 1e-38, more than 88 is cut to 88.
+    /// `e^self`, relative error below 2e-7; at most -87.3 gives about 1e-38, more than 88 is cut to 88, NaN stays.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         // SAFETY: same instruction set.
         unsafe {
-            let x = self.max(Self::splat(-87.3)).min(Self::splat(88.0));
+            let x = Self::splat(88.0).min(Self::splat(-87.3).max(self));
             let n = x.mul(Self::splat(std::f32::consts::LOG2_E)).round();
             // ln 2 in two parts, so that x - n ln 2 keeps its low bits.
             let r = n.mul_add(Self::splat(-0.693_359_4), x);
@@ -67,3 +67,38 @@ pub(crate) trait Lanes: Copy {
         }
     }
 }
+
+/// Defines `unsafe fn name(isa, args) -> result` that runs the generic body `unsafe fn body<V: Lanes>(args)` compiled for
+/// that instruction set. Callers promise that the CPU has it, and what the body asks for.
+macro_rules! isa_fn {
+    ($visibility:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $body:ident) => {
+        $visibility unsafe fn $name(isa: $crate::kernels::Isa, $($arg: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn avx512($($arg: $type),*) $(-> $result)? {
+                // SAFETY: the caller's promise.
+                unsafe { $body::<$crate::kernels::lanes::Avx512>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2($($arg: $type),*) $(-> $result)? {
+                // SAFETY: the caller's promise.
+                unsafe { $body::<$crate::kernels::lanes::Avx2>($($arg),*) }
+            }
+            // SAFETY: the caller's promise.
+            unsafe {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::Isa::Avx512 | $crate::kernels::Isa::Avx512Bf16 => avx512($($arg),*),
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::Isa::Avx2 => avx2($($arg),*),
+                    #[cfg(target_arch = "aarch64")]
+                    $crate::kernels::Isa::Neon => $body::<$crate::kernels::lanes::Neon>($($arg),*),
+                    _ => $body::<$crate::kernels::lanes::Portable>($($arg),*),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use isa_fn;

@@ -65,9 +65,19 @@ impl Matrix {
     /// A dense MXFP8 matrix with whole groups; lifetime as for [`Matrix::of_f32`].
     pub fn of_mxfp8(data: &[u8], scale: &[u8], rows: usize, cols: usize) -> Matrix {
         let groups = cols.div_ceil(GROUP);
-        assert_eq!((data.len(), scale.len()), (rows * cols, rows * groups), "an MXFP8 matrix of {rows} x {cols}");
+        assert_eq!(
+            (data.len(), scale.len()),
+            (rows * cols, rows * groups),
+            "an MXFP8 matrix of {rows} x {cols}"
+        );
         let plain = Matrix::plain(Format::Mxfp8, data.as_ptr(), rows, cols);
         Matrix { scale: scale.as_ptr(), scale_stride: groups, ..plain }
+    }
+
+    /// A dense matrix of plain values (not MXFP8) at `data`; lifetime as for [`Matrix::of_f32`].
+    pub(crate) fn raw(format: Format, data: *const u8, rows: usize, cols: usize) -> Matrix {
+        debug_assert!(format != Format::Mxfp8, "MXFP8 needs scales");
+        Matrix::plain(format, data, rows, cols)
     }
 
     fn plain(format: Format, data: *const u8, rows: usize, cols: usize) -> Matrix {

@@ -131,7 +131,12 @@ unsafe fn register_tile<V: Lanes, R: WeightRow, const M: usize, const N: usize>(
 }
 
 #[inline(always)]
-unsafe fn put<V: Lanes, R: WeightRow, const M: usize, const N: usize>(tile: &Tile<'_>, m: usize, n: usize, w: [R; N]) {
+unsafe fn put<V: Lanes, R: WeightRow, const M: usize, const N: usize>(
+    tile: &Tile<'_>,
+    m: usize,
+    n: usize,
+    w: [R; N],
+) {
     // SAFETY: the caller's `m` and `n` lie inside the tile, whose output is good for them.
     unsafe {
         let mut x = [std::ptr::null(); M];
@@ -206,7 +211,8 @@ unsafe fn ragged_groups<V: Lanes, const M: usize>(tile: &Tile<'_>) {
             // SAFETY: column `n` of the caller's output.
             unsafe {
                 let out = tile.out.add(n - tile.first);
-                let one = Tile { x: tile.x, w: &decoded, first: 0, last: 1, out, out_stride: tile.out_stride };
+                let one =
+                    Tile { x: tile.x, w: &decoded, first: 0, last: 1, out, out_stride: tile.out_stride };
                 strip::<V, RowF32, M, 1>(&one, 0);
             }
         }

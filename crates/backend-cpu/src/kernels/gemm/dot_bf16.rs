@@ -118,7 +118,8 @@ impl Decoder {
     unsafe fn new() -> Decoder {
         // SAFETY: the tables are 128 bytes each; the CPU has AVX-512, promised by the caller.
         unsafe {
-            let at = |table: &[u8; 128], half: usize| _mm512_loadu_si512(table.as_ptr().add(64 * half).cast());
+            let at =
+                |table: &[u8; 128], half: usize| _mm512_loadu_si512(table.as_ptr().add(64 * half).cast());
             Decoder {
                 low: [at(&TABLES.0, 0), at(&TABLES.0, 1)],
                 high: [at(&TABLES.1, 0), at(&TABLES.1, 1)],
@@ -202,7 +203,12 @@ unsafe fn store<const M: usize, const N: usize>(tile: &Tile<'_>, m: usize, n: us
 }
 
 #[inline(always)]
-unsafe fn bf16_rows<const M: usize, const N: usize>(tile: &Tile<'_>, bits: &[u16], n: usize, w: [*const u16; N]) {
+unsafe fn bf16_rows<const M: usize, const N: usize>(
+    tile: &Tile<'_>,
+    bits: &[u16],
+    n: usize,
+    w: [*const u16; N],
+) {
     // SAFETY: rows inside the tile, promised by the caller.
     unsafe {
         let mut m = 0;
@@ -366,7 +372,11 @@ mod tests {
     #[test]
     fn tables_decode_every_e4m3_code() {
         for code in 0..127u8 {
-            assert_eq!(bf16_to_f32(super::bf16_of_e4m3(u32::from(code)) as u16), e4m3_to_f32(code), "code {code}");
+            assert_eq!(
+                bf16_to_f32(super::bf16_of_e4m3(u32::from(code)) as u16),
+                e4m3_to_f32(code),
+                "code {code}"
+            );
         }
         assert!(bf16_to_f32(super::bf16_of_e4m3(127) as u16).is_nan());
     }

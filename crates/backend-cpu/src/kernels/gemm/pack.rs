@@ -25,7 +25,13 @@ const PAIRS: usize = DEPTH / 2;
 const MOST_ROWS: usize = 768;
 
 /// Packs columns `from..from + depth` of the rows `first..first + count` as `[count / MR][PAIRS][MR]`, zero padded.
-unsafe fn pack_rows(tile: &Tile<'_>, bits: &[u16], rows: (usize, usize), cols: (usize, usize), to: &mut [u32]) {
+unsafe fn pack_rows(
+    tile: &Tile<'_>,
+    bits: &[u16],
+    rows: (usize, usize),
+    cols: (usize, usize),
+    to: &mut [u32],
+) {
     let ((first, count), (from, depth)) = (rows, cols);
     for m in 0..count.next_multiple_of(MR) {
         let base = m / MR * PAIRS * MR + m % MR;
@@ -47,7 +53,13 @@ unsafe fn pack_rows(tile: &Tile<'_>, bits: &[u16], rows: (usize, usize), cols: (
 
 /// Packs columns `cols` of weight rows `first..first + count` as `[pairs][NR]`, zero padded to NR rows.
 #[inline(always)]
-unsafe fn pack_weights(w: &Matrix, rows: (usize, usize), cols: (usize, usize), decoded: &mut [u16], to: &mut [u32]) {
+unsafe fn pack_weights(
+    w: &Matrix,
+    rows: (usize, usize),
+    cols: (usize, usize),
+    decoded: &mut [u16],
+    to: &mut [u32],
+) {
     let ((first, count), (from, depth)) = (rows, cols);
     for n in 0..NR {
         if n >= count {
@@ -97,7 +109,14 @@ unsafe fn register_tile(x: *const u32, w: *const u32, pairs: usize) -> [[__m512;
 }
 
 #[inline(always)]
-unsafe fn store(acc: &[[__m512; 2]; MR], out: *mut f32, stride: usize, rows: usize, masks: [__mmask16; 2], add: bool) {
+unsafe fn store(
+    acc: &[[__m512; 2]; MR],
+    out: *mut f32,
+    stride: usize,
+    rows: usize,
+    masks: [__mmask16; 2],
+    add: bool,
+) {
     for (m, row) in acc.iter().enumerate().take(rows) {
         for half in 0..2 {
             // SAFETY: the caller's output covers the masked columns of these rows.

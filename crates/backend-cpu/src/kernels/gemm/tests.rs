@@ -13,13 +13,21 @@ struct Weights {
     scales: Vec<u8>,
 }
 
-fn weights(random: &mut Random, format: Format, rows: usize, cols: usize, group_offset: usize) -> (Weights, Matrix) {
+fn weights(
+    random: &mut Random,
+    format: Format,
+    rows: usize,
+    cols: usize,
+    group_offset: usize,
+) -> (Weights, Matrix) {
     let groups = (cols + group_offset).div_ceil(32);
     let bytes = match format {
         Format::F32 => (0..rows * cols).flat_map(|_| random.normal().to_le_bytes()).collect(),
         Format::Bf16 => (0..rows * cols).flat_map(|_| f32_to_bf16(random.normal()).to_le_bytes()).collect(),
         // Every code but the NaNs, subnormals and both zeros among them.
-        Format::Mxfp8 => (0..rows * cols).map(|_| (random.below(127) | (random.below(2) << 7)) as u8).collect(),
+        Format::Mxfp8 => {
+            (0..rows * cols).map(|_| (random.below(127) | (random.below(2) << 7)) as u8).collect()
+        }
     };
     let scales = (0..rows * groups).map(|_| (112 + random.below(12)) as u8).collect();
     let owner: Weights = Weights { bytes, scales };
@@ -49,7 +57,10 @@ fn check(kernels: Kernels, format: Format, shape: [usize; 3], group_offset: usiz
             let products = (0..k).map(|c| f64::from(x[i * k + c]) * f64::from(w.get(j, c)));
             let (exact, size) = products.fold((0.0, 1e-30), |(sum, size), p| (sum + p, size + p.abs()));
             let error = (f64::from(y[i * n + j]) - exact).abs();
-            let case = format!("{:?} {format:?} {shape:?} +{group_offset} bf16={as_bf16} at ({i}, {j})", kernels.isa());
+            let case = format!(
+                "{:?} {format:?} {shape:?} +{group_offset} bf16={as_bf16} at ({i}, {j})",
+                kernels.isa()
+            );
             assert!(error <= 2e-6 * size, "{case}: {} instead of {exact}", y[i * n + j]);
         }
     }
@@ -57,7 +68,16 @@ fn check(kernels: Kernels, format: Format, shape: [usize; 3], group_offset: usiz
 
 #[test]
 fn every_isa_multiplies_ragged_shapes() {
-    let shapes = [[1, 1, 1], [1, 5, 32], [2, 7, 96], [3, 33, 160], [5, 4, 64], [7, 9, 100], [13, 40, 37], [16, 64, 288]];
+    let shapes = [
+        [1, 1, 1],
+        [1, 5, 32],
+        [2, 7, 96],
+        [3, 33, 160],
+        [5, 4, 64],
+        [7, 9, 100],
+        [13, 40, 37],
+        [16, 64, 288],
+    ];
     let packed = [[32, 33, 64], [37, 70, 515], [33, 3, 1], [50, 65, 544]];
     for isa in Isa::available() {
         let kernels = Kernels::of(isa).unwrap();

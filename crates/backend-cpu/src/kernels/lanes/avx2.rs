@@ -65,12 +65,6 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn sub(self, other: Self) -> Self {
-        // SAFETY: the CPU has AVX2, promised by the caller.
-        Avx2(unsafe { _mm256_sub_ps(self.0, other.0) })
-    }
-
-    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         // SAFETY: the CPU has AVX2, promised by the caller.
         Avx2(unsafe { _mm256_mul_ps(self.0, other.0) })

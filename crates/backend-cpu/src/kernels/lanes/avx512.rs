@@ -65,12 +65,6 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn sub(self, other: Self) -> Self {
-        // SAFETY: the CPU has AVX-512, promised by the caller.
-        Avx512(unsafe { _mm512_sub_ps(self.0, other.0) })
-    }
-
-    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         // SAFETY: the CPU has AVX-512, promised by the caller.
         Avx512(unsafe { _mm512_mul_ps(self.0, other.0) })

@@ -63,12 +63,6 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    unsafe fn sub(self, other: Self) -> Self {
-        // SAFETY: NEON is always there on this architecture.
-        Neon(unsafe { vsubq_f32(self.0, other.0) })
-    }
-
-    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         // SAFETY: NEON is always there on this architecture.
         Neon(unsafe { vmulq_f32(self.0, other.0) })

@@ -59,11 +59,6 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    unsafe fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
-
-    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         self.zip(other, |a, b| a * b)
     }
@@ -75,12 +70,12 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn max(self, other: Self) -> Self {
-        self.zip(other, f32::max)
+        self.zip(other, |a, b| if a > b { a } else { b })
     }
 
     #[inline(always)]
     unsafe fn min(self, other: Self) -> Self {
-        self.zip(other, f32::min)
+        self.zip(other, |a, b| if a < b { a } else { b })
     }
 
     #[inline(always)]
