@@ -162,7 +162,7 @@ fn minimums_are_the_sizes_of_minor_0() {
     }
     fn check_element<T: Element>() {
         assert!(
-            T::MINIMUM_BYTES <= size_of::<T>() && (MINOR > 0 || T::MINIMUM_BYTES == size_of::<T>()),
+            T::MINIMUM_BYTES <= size_of::<T>() && (MINOR != 0 || T::MINIMUM_BYTES == size_of::<T>()),
             "{}",
             T::NAME
         );
