@@ -13,6 +13,7 @@ pub mod crossing;
 pub mod discover;
 #[allow(unsafe_code, reason = "entries of the C table")]
 pub mod export;
+pub mod layout;
 #[allow(unsafe_code, reason = "calls entries of a C table")]
 pub mod load;
 #[allow(unsafe_code, reason = "calls the host's callback")]
