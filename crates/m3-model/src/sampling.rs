@@ -1,7 +1,7 @@
 //! From a row of logits to a token: the specification that every backend's sampler is compared with.
 //!
 //! In this order, on `f32` logits of the whole vocabulary:
-//! 1. NaN or +inf anywhere: [`FAULT_NAN`], no token.
+//! 1. NaN or +inf anywhere, before or after step 3, or nothing but -inf: [`FAULT_NAN`], no token.
 //! 2. Log-probabilities, rank and alternatives come from the logits as they are.
 //! 3. Bias is added; then penalties: repetition (prompt and output), frequency and presence (output only).
 //! 4. The allowed-token mask; nothing left: [`FAULT_EMPTY_MASK`].
@@ -60,12 +60,14 @@ pub fn choose(
     adjusted.clear();
     adjusted.extend_from_slice(logits);
     adjust(&mut adjusted, row, drafts);
+    // A bias or penalty can carry a huge logit beyond what `f32` holds.
+    let overflow = adjusted.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY);
     if let Some(mask) = mask {
         apply_mask(&mut adjusted, mask);
     }
-    let token = draw(&adjusted, &row.settings, output_index, &mut scratch.filter);
+    let token = (!overflow).then(|| draw(&adjusted, &row.settings, output_index, &mut scratch.filter));
     scratch.adjusted = adjusted;
-    token.ok_or(FAULT_EMPTY_MASK)
+    token.ok_or(FAULT_NAN)?.ok_or(FAULT_EMPTY_MASK)
 }
 
 /// Bad numbers: no distribution can be made from these logits.

@@ -83,7 +83,7 @@ impl RowTable {
         if chained {
             batch.token_ids.push(self.bound(row)?.last_sampled.unwrap_or(NONE));
         } else {
-            let tokens = cut(row, "tokens", step.tokens, seq.token_offset, seq.num_tokens.into())?;
+            let tokens = cut(row, "tokens", step.tokens, seq.token_offset.into(), seq.num_tokens.into())?;
             for &token in tokens {
                 self.check_token(row, token)?;
             }
@@ -124,7 +124,7 @@ impl RowTable {
         let (row, seq_index, count) = (seq.row, batch.seqs.len() - 1, seq.num_logits as usize);
         let targets = match seq.target_offset {
             NONE => None,
-            offset => Some(cut(row, "targets", step.targets, offset, count as u64)?),
+            offset => Some(cut(row, "targets", step.targets, offset.into(), count as u64)?),
         };
         let words = self.limits.mask_words();
         let (mut num_sampled, mut last_sampled) = (0u32, false);
@@ -134,9 +134,8 @@ impl RowTable {
             match target {
                 Some(target) => self.check_token(row, target)?,
                 None if seq.mask_offset != NONE => {
-                    let skip = num_sampled as usize * words;
-                    let rest = step.masks.get(skip..).unwrap_or_default();
-                    let allowed = cut(row, "masks", rest, seq.mask_offset, words as u64)?;
+                    let offset = u64::from(seq.mask_offset) + u64::from(num_sampled) * words as u64;
+                    let allowed = cut(row, "masks", step.masks, offset, words as u64)?;
                     mask = Some(batch.masks.len()..batch.masks.len() + words);
                     batch.masks.extend_from_slice(allowed);
                 }

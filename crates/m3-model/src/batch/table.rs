@@ -119,8 +119,8 @@ impl RowTable {
         }
         check_settings(bind, self.limits.max_logprobs)?;
         let history_len = u64::from(bind.prompt_len) + u64::from(bind.output_len);
-        let history = cut(row, "history", step.history, bind.history_offset, history_len)?;
-        let biases = cut(row, "biases", step.biases, bind.bias_offset, bind.num_biases.into())?;
+        let history = cut(row, "history", step.history, bind.history_offset.into(), history_len)?;
+        let biases = cut(row, "biases", step.biases, bind.bias_offset.into(), bind.num_biases.into())?;
         for &token in history.iter().chain(biases.iter().map(|bias| &bias.token)) {
             self.check_token(row, token)?;
         }
@@ -136,7 +136,7 @@ impl RowTable {
 
     fn append_pages(&mut self, append: &PageAppend, page_ids: &[u32]) -> Result<(), BatchError> {
         let row = append.row;
-        let pages = cut(row, "page ids", page_ids, append.offset, append.count.into())?;
+        let pages = cut(row, "page ids", page_ids, append.offset.into(), append.count.into())?;
         let num_pages = self.limits.num_pages;
         if let Some(&page) = pages.iter().find(|&&page| u64::from(page) >= num_pages) {
             return Err(BatchError::PageRange { row, page, num_pages });
@@ -169,10 +169,10 @@ pub(super) fn cut<'a, T>(
     row: u32,
     name: &'static str,
     array: &'a [T],
-    offset: u32,
+    offset: u64,
     len: u64,
 ) -> Result<&'a [T], BatchError> {
-    let (start, end) = (u64::from(offset), u64::from(offset) + len);
+    let (start, end) = (offset, offset + len);
     if len == 0 {
         return Ok(&[]);
     }

@@ -221,6 +221,8 @@ fn bad_numbers_are_faults_not_tokens() {
         }
     }
     assert_eq!(sample(&[f32::NEG_INFINITY; 3], &row(hot()), 0), Err(FAULT_NAN));
+    let biases = vec![TokenBias { token: 1, bias: 3e38 }];
+    assert_eq!(sample(&[0.0, 3e38], &RowSampling { biases, ..row(hot()) }, 0), Err(FAULT_NAN));
     assert_eq!(sample(&[f32::NEG_INFINITY, 1.0], &row(hot()), 0), Ok(1));
 }
 

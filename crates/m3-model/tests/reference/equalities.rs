@@ -3,7 +3,7 @@
 //! In the reference a token's arithmetic does not depend on its batch, so everything here is equal to the last bit.
 
 use m3_abi::Backend;
-use m3_abi::types::PageCopy;
+use m3_abi::types::{DTYPE_BF16, PageCopy};
 use m3_model::reference::QuantMode;
 
 use super::golden::case;
@@ -102,4 +102,49 @@ fn company_in_the_batch_does_not_matter() {
         assert!(together[index * width..][..width] == alone[(end - 1) * width..][..width], "prefix of {end}");
         assert_eq!(output.faults[index], 0);
     }
+}
+
+/// A sparse layer that drops nothing is a dense layer; one that drops blocks is not.
+#[test]
+fn sparse_equals_dense_while_every_block_fits() {
+    for (checkpoint, name, same) in [("text", "text_200", 200), ("long16", "text_1000", 64)] {
+        let Some((folder, golden)) = case(checkpoint, name) else { return };
+        let tokens = golden.ids("input_ids")[..200].to_vec();
+        let mut sparse = Run::open(&folder, QuantMode::WeightOnly, 16);
+        let mut dense = Run::open_with(&folder, QuantMode::WeightOnly, 16, |request| {
+            let mut config: serde_json::Value = serde_json::from_slice(&request.config).unwrap();
+            let frequency = &mut config["text_config"]["sparse_attention_config"]["sparse_attention_freq"];
+            frequency.as_array_mut().unwrap().fill(0.into());
+            request.config = serde_json::to_vec(&config).unwrap();
+        });
+        let (sparse_logits, dense_logits) = (sparse.prefill(0, &tokens, 200), dense.prefill(0, &tokens, 200));
+        let at = same * sparse.config.vocab_size;
+        assert!(sparse_logits[..at] == dense_logits[..at], "{checkpoint}: the first {same} positions");
+        assert_eq!(
+            same < 200,
+            sparse_logits[at..] != dense_logits[at..],
+            "{checkpoint}: positions from {same} on"
+        );
+    }
+}
+
+#[test]
+fn bf16_pages_are_half_the_size_and_close() {
+    let Some((folder, golden)) = case("text", "text_200") else { return };
+    let tokens = golden.ids("input_ids");
+    let mut run = Run::open_with(&folder, QuantMode::WeightOnly, 4, |request| request.kv_dtype = DTYPE_BF16);
+    let logits = run.prefill(0, &tokens, 200);
+    let error = super::answers::relative_rms(&logits, &golden.array("logits").values);
+    assert!((1e-5..0.02).contains(&error), "{error}");
+    let (mut bytes, mut again) = (Vec::new(), Vec::new());
+    run.backend.read_pages(&[0, 1], &mut bytes).unwrap();
+    let sparse_layers = run.config.layers.len() - 3;
+    let heads = 2 * run.config.num_kv_heads * run.config.head_dim * run.config.layers.len();
+    assert_eq!(bytes.len(), 2 * 2 * 128 * (heads + run.config.sparse.index_dim * sparse_layers));
+    run.backend.write_pages(&[2, 3], &bytes).unwrap();
+    run.backend.read_pages(&[2, 3], &mut again).unwrap();
+    assert!(bytes == again);
+    let error = run.backend.write_pages(&[2], &bytes).unwrap_err();
+    assert!(error.to_string().contains("are not 1 pages of"), "{error}");
+    assert!(run.backend.read_pages(&[4], &mut again).unwrap_err().to_string().contains("4 reserved"));
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use m3_abi::types::{DTYPE_F32, NONE, OPEN_TAPS, PageAppend, RowBind, SEQ_CHAINED, Seq};
 use m3_abi::{Backend, OpenRequest, Output, Step, Tap, TensorView};
 use m3_model::checkpoint::Checkpoint;
-use m3_model::config::TextConfig;
+use m3_model::config::{ModelConfig, TextConfig};
 use m3_model::reference::{QuantMode, ReferenceBackend};
 
 /// Alternatives every output has room for.
@@ -31,6 +31,8 @@ pub(crate) struct Part {
     /// Page table entries from `.0` on.
     pub(crate) pages: Option<(u32, Vec<u32>)>,
     pub(crate) bind: Option<RowBind>,
+    /// What `bind`'s penalties look at.
+    pub(crate) history: Vec<u32>,
 }
 
 /// Greedy, with [`TOP`] alternatives.
@@ -91,14 +93,25 @@ pub(crate) fn load(backend: &mut dyn Backend, checkpoint: &Checkpoint) {
 
 impl Run {
     pub(crate) fn open(folder: &Path, mode: QuantMode, num_pages: u64) -> Self {
+        Run::open_with(folder, mode, num_pages, |_| {})
+    }
+
+    /// The same, with something changed in the request.
+    pub(crate) fn open_with(
+        folder: &Path,
+        mode: QuantMode,
+        num_pages: u64,
+        change: impl FnOnce(&mut OpenRequest),
+    ) -> Self {
         let checkpoint = Checkpoint::open(folder).unwrap();
-        let request = open_request(&checkpoint);
+        let mut request = open_request(&checkpoint);
+        change(&mut request);
         let mut backend = ReferenceBackend::open(&request, mode).unwrap();
         load(&mut backend, &checkpoint);
         backend.ready().unwrap();
         backend.reserve(num_pages).unwrap();
         backend.warm(&[]).unwrap();
-        let config = checkpoint.config().text.clone();
+        let config = ModelConfig::from_json(&request.config).unwrap().config.text;
         Run { backend, config, page_tokens: request.page_tokens, next_page: 0, step: 0 }
     }
 
@@ -126,6 +139,7 @@ impl Run {
             page_ids: &arrays.page_ids,
             seqs: &arrays.seqs,
             tokens: &arrays.tokens,
+            history: &arrays.history,
             ..Step::default()
         };
         let ticket = self.backend.submit(&step).unwrap();
@@ -174,12 +188,15 @@ struct Arrays {
     page_ids: Vec<u32>,
     seqs: Vec<Seq>,
     tokens: Vec<u32>,
+    history: Vec<u32>,
     num_outputs: u32,
 }
 
 impl Arrays {
     fn push(&mut self, part: &Part) {
-        self.binds.extend(part.bind);
+        self.binds
+            .extend(part.bind.map(|bind| RowBind { history_offset: self.history.len() as u32, ..bind }));
+        self.history.extend(&part.history);
         if let Some((first, ids)) = &part.pages {
             let (offset, count) = (self.page_ids.len() as u32, ids.len() as u32);
             self.pages.push(PageAppend { row: part.row, first: *first, offset, count });
