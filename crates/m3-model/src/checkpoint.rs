@@ -75,6 +75,12 @@ pub struct Report {
     pub unknown_config_keys: Vec<String>,
 }
 
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Checkpoint").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl Checkpoint {
     /// Opens a folder with `config.json` and `*.safetensors` files. Every fault found is in one error.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
@@ -221,7 +227,8 @@ fn report(loaded: &Loaded, shards: &Shards, matched: &Match, index: Option<&Inde
     let mut extra: Vec<String> =
         shards.places.keys().filter(|name| !matched.used.contains(*name)).cloned().collect();
     extra.sort();
-    let (draft, extra_tensors): (Vec<String>, Vec<String>) = extra.into_iter().partition(|name| is_draft(name));
+    let (draft, extra_tensors): (Vec<String>, Vec<String>) =
+        extra.into_iter().partition(|name| is_draft(name));
     let entries = || shards.list.iter().flat_map(|shard| &shard.entries);
     Report {
         naming: matched.naming,

@@ -4,6 +4,7 @@
 //! once, unknown keys are listed for the log. No defaults are guessed for anything that changes the model.
 
 mod generation;
+mod layers;
 mod quantization;
 mod read;
 mod section;

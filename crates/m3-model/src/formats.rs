@@ -9,10 +9,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use block::{BLOCK, BlockFp8, fn_to_fnuz, mx_to_bf16_for_blocks, quantise_block_rows, quantise_block_weight};
+pub use block::{
+    BLOCK, BlockFp8, fn_to_fnuz, mx_to_bf16_for_blocks, quantise_block_rows, quantise_block_weight,
+};
 pub use float::{
-    E4M3FN_MAX, E4M3FNUZ_MAX, UE8M0_NAN, bf16_to_f32, e4m3fn_to_f32, e4m3fnuz_to_f32, f32_to_bf16, f32_to_e4m3fn,
-    f32_to_e4m3fnuz, round_to_bf16, ue8m0_to_f32,
+    E4M3FN_MAX, E4M3FNUZ_MAX, UE8M0_NAN, bf16_to_f32, e4m3fn_to_f32, e4m3fnuz_to_f32, f32_to_bf16,
+    f32_to_e4m3fn, f32_to_e4m3fnuz, round_to_bf16, ue8m0_to_f32,
 };
 pub use mx::{dequantise_mx, mx_scale_code, quantise_mx};
 pub use rows::WeightRows;

@@ -14,3 +14,4 @@ pub mod rope;
 pub mod sampling;
 pub mod shard;
 pub mod taps;
+pub mod verify;

@@ -218,7 +218,8 @@ fn push_moe(table: &mut Table, moe: &str, config: &ModelConfig) {
 
 fn push_vision(table: &mut Table, vision: &VisionConfig, text_hidden: usize) {
     let (hidden, inner) = (vision.hidden_size, vision.intermediate_size);
-    let patch = [hidden, vision.num_channels, vision.temporal_patch_size, vision.patch_size, vision.patch_size];
+    let patch =
+        [hidden, vision.num_channels, vision.temporal_patch_size, vision.patch_size, vision.patch_size];
     let tower = "vision_tower.vision_model";
     table.push(format!("{tower}.embeddings.patch_embedding.weight"), Format::F32, &patch, Role::Vision);
     // The misspelling is the released name.

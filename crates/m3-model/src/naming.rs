@@ -94,7 +94,8 @@ fn native_prefix(name: &str, naming: Naming) -> String {
         return format!("{model}{}", rest.replace(".block_sparse_moe.", ".mlp."));
     }
     if let Some(rest) = name.strip_prefix("vision_tower.vision_model.") {
-        let rest = rest.replace("embeddings.patch_embedding", "embeddings.proj").replace("encoder.layers", "layers");
+        let rest =
+            rest.replace("embeddings.patch_embedding", "embeddings.proj").replace("encoder.layers", "layers");
         return format!("model.vision_tower.{rest}");
     }
     if let Some(rest) = name.strip_prefix("patch_merge_mlp.") {

@@ -137,7 +137,8 @@ fn native(tensors: &Tensors, experts: usize, model: &str) -> Tensors {
         let one = parts.values().next().expect("parts");
         let (rows, columns) = (parts.len() as u64 * one.shape[0], one.shape[1]);
         let stacked = name.contains(".experts.");
-        let shape = if stacked { vec![experts as u64, rows / experts as u64, columns] } else { vec![rows, columns] };
+        let shape =
+            if stacked { vec![experts as u64, rows / experts as u64, columns] } else { vec![rows, columns] };
         let data = parts.values().flat_map(|part| part.data.clone()).collect();
         native.insert(name, Stored { dtype: one.dtype, shape, data });
     }
@@ -165,7 +166,10 @@ fn a_fused_tensor_of_the_wrong_shape_is_named_once() {
     native.get_mut(name).expect("stacked experts").shape = vec![2, 128, 64];
     let found = faults(&Folder::new(&native_config(&config), &native));
     let [Fault::Shape { tensor, expected, found, .. }] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((tensor.as_str(), expected.as_slice(), found.as_slice()), (name, &[4, 64, 64][..], &[2, 128, 64][..]));
+    assert_eq!(
+        (tensor.as_str(), expected.as_slice(), found.as_slice()),
+        (name, &[4, 64, 64][..], &[2, 128, 64][..])
+    );
 }
 
 #[test]
@@ -205,8 +209,13 @@ fn some_vision_tensors_are_refused() {
         tensors.remove("patch_merge_mlp.linear_2.bias");
         tensors.remove("vision_tower.vision_model.pre_layrnorm.weight");
     });
-    let [Fault::PartialVision { found, expected, first_missing }] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((found + 2, first_missing.as_str()), (*expected, "vision_tower.vision_model.pre_layrnorm.weight"));
+    let [Fault::PartialVision { found, expected, first_missing }] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (found + 2, first_missing.as_str()),
+        (*expected, "vision_tower.vision_model.pre_layrnorm.weight")
+    );
 }
 
 #[test]
@@ -215,7 +224,8 @@ fn the_router_and_patch_embedding_may_be_bf16() {
     let mut tensors = tensors(&config);
     let mut halved = 0;
     for stored in tensors.values_mut().filter(|stored| stored.dtype == "F32") {
-        *stored = Stored { dtype: "BF16", data: stored.data[..stored.data.len() / 2].to_vec(), ..stored.clone() };
+        *stored =
+            Stored { dtype: "BF16", data: stored.data[..stored.data.len() / 2].to_vec(), ..stored.clone() };
         halved += 1;
     }
     assert_eq!(halved, 5);
@@ -256,10 +266,16 @@ fn wrong_shapes_dtypes_and_scales_are_all_named() {
 fn bf16_tensors_under_an_mxfp8_config_are_refused() {
     let folder = Folder::new(&tiny_config(true), &tensors(&tiny_config(false)));
     let found = faults(&folder);
-    assert!(found.iter().all(|fault| fault.to_string().contains("is BF16, the config needs F8_E4M3")), "{found:?}");
+    assert!(
+        found.iter().all(|fault| fault.to_string().contains("is BF16, the config needs F8_E4M3")),
+        "{found:?}"
+    );
     let folder = Folder::new(&tiny_config(false), &tensors(&tiny_config(true)));
     let found = faults(&folder);
-    assert!(found.iter().all(|fault| fault.to_string().contains("is F8_E4M3, the config needs BF16")), "{found:?}");
+    assert!(
+        found.iter().all(|fault| fault.to_string().contains("is F8_E4M3, the config needs BF16")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -362,7 +378,10 @@ fn an_index_that_promises_what_is_not_there_is_refused() {
     });
     let lines: Vec<String> = faults(&folder).iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(lines[0].contains("lists the file model-00003-of-00003.safetensors, which is not there"), "{lines:?}");
+    assert!(
+        lines[0].contains("lists the file model-00003-of-00003.safetensors, which is not there"),
+        "{lines:?}"
+    );
     assert!(lines[1].contains("ghost is in") && lines[1].ends_with("it is nowhere"), "{lines:?}");
     assert!(lines[2].contains(GATE) && lines[2].contains("it is in model-"), "{lines:?}");
 }
@@ -423,11 +442,17 @@ fn broken_headers_are_refused_by_file_and_tensor() {
     check(&raw_file("{\"a\":", &[]), "a broken header");
     check(&raw_file("[]", &[]), "a broken header");
     check(&file(&[entry("a", "F99", "[1]", "[0,1]")], &[0]), "tensor a has the unknown dtype F99");
-    check(&file(&[entry("a", "F32", "[1]", "[0,3]")], &[0; 3]), "tensor a spans 3 bytes, but F32 [1] takes 4");
+    check(
+        &file(&[entry("a", "F32", "[1]", "[0,3]")], &[0; 3]),
+        "tensor a spans 3 bytes, but F32 [1] takes 4",
+    );
     check(&file(&[entry("a", "U8", "[1]", "[1,0]")], &[0]), "tensor a spans 0 bytes");
     let huge = "[4294967296,4294967296,4294967296]";
     check(&file(&[entry("a", "U8", huge, "[0,1]")], &[0]), "takes more than 2^64");
-    check(&file(&[entry("a", "U8", "[1]", "[18446744073709551614,18446744073709551615]")], &[0]), "tensor a spans");
+    check(
+        &file(&[entry("a", "U8", "[1]", "[18446744073709551614,18446744073709551615]")], &[0]),
+        "tensor a spans",
+    );
     check(&file(&[entry("a", "U8", "[1]", "[1,2]")], &[0; 2]), "a hole");
     let pair = [entry("a", "U8", "[2]", "[0,2]"), entry("b", "U8", "[2]", "[1,3]")];
     check(&file(&pair, &[0; 3]), "inside a, which ends at");
@@ -453,12 +478,12 @@ fn values_that_start_between_their_boundaries_are_refused() {
 #[test]
 fn folders_without_files_are_refused() {
     let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
-    let message = open(&folder).err().expect("no config").to_string();
+    let message = open(&folder).expect_err("no config").to_string();
     assert!(message.starts_with("cannot read") && message.contains("config.json"), "{message}");
     folder.write("config.json", tiny_config(false).to_string().as_bytes());
     assert_eq!(faults(&folder), [Fault::NoFiles]);
     folder.write("generation_config.json", b"{\"top_p\": 7}");
-    assert!(open(&folder).err().expect("a wrong file").to_string().contains("top_p: 7"));
+    assert!(open(&folder).expect_err("a wrong file").to_string().contains("top_p: 7"));
 }
 
 #[test]
@@ -475,7 +500,8 @@ fn golden_checkpoints_open() {
         assert_eq!(checkpoint.generation().eos_token_ids, [vocab - 1], "{name}");
         let head = |tensor: &TensorData<'_>| tensor.spec.role == Role::Head;
         assert_eq!(checkpoint.load_order().filter(head).count(), 1, "{name}");
-        let query = checkpoint.tensor("language_model.model.layers.4.self_attn.q_proj.weight").expect("layer 4");
+        let query =
+            checkpoint.tensor("language_model.model.layers.4.self_attn.q_proj.weight").expect("layer 4");
         let format = if quantised.contains(&name) { Format::Mxfp8 } else { Format::Bf16 };
         assert_eq!(query.spec.format, format, "{name}");
     }

@@ -29,7 +29,8 @@ fn keys(config: &Value) -> Vec<String> {
 fn with(config: &Value, path: &str, value: Value) -> Value {
     let mut config = config.clone();
     let (parents, key) = path.rsplit_once('.').unwrap_or(("", path));
-    let parent = parents.split('.').filter(|part| !part.is_empty()).fold(&mut config, |at, part| &mut at[part]);
+    let parent =
+        parents.split('.').filter(|part| !part.is_empty()).fold(&mut config, |at, part| &mut at[part]);
     let parent = parent.as_object_mut().expect("an object");
     if value.is_null() {
         parent.remove(key);
@@ -91,7 +92,10 @@ fn the_native_shape_is_the_same_model() {
 fn the_text_only_class_reads_from_either_shape() {
     let released = load(&m3_config(true));
     let flat = load(&flat_config(&m3_config(true)));
-    assert_eq!((flat.text, flat.vision, flat.quantization), (released.text.clone(), None, Quantization::Mxfp8));
+    assert_eq!(
+        (flat.text, flat.vision, flat.quantization),
+        (released.text.clone(), None, Quantization::Mxfp8)
+    );
     let mut native = native_config(&m3_config(false))["text_config"].clone();
     native["architectures"] = json!(["MiniMaxM3SparseForCausalLM"]);
     assert_eq!(load(&native).text, released.text);
@@ -187,8 +191,10 @@ fn every_known_field_is_checked() {
         let config = with(&released, key, value.clone());
         let found = keys(&config);
         let leaf = key.rsplit('.').next().expect("a key");
-        assert!(found.iter().any(|found| found.contains(leaf) || key == "vision_config.num_attention_heads"),
-            "{key} = {value}: {found:?}");
+        assert!(
+            found.iter().any(|found| found.contains(leaf) || key == "vision_config.num_attention_heads"),
+            "{key} = {value}: {found:?}"
+        );
     }
 }
 
@@ -197,8 +203,14 @@ fn missing_fields_are_all_named_and_nothing_is_guessed() {
     let released = m3_config(false);
     let text = released["text_config"].as_object().expect("an object");
     let optional = [
-        "use_gemma_norm", "partial_rotary_factor", "rotary_dim", "n_shared_experts", "scoring_func",
-        "use_routing_bias", "hidden_act", "num_mtp_modules",
+        "use_gemma_norm",
+        "partial_rotary_factor",
+        "rotary_dim",
+        "n_shared_experts",
+        "scoring_func",
+        "use_routing_bias",
+        "hidden_act",
+        "num_mtp_modules",
     ];
     for key in text.keys().filter(|key| !optional.contains(&key.as_str())) {
         let config = with(&released, &format!("text_config.{key}"), Value::Null);
@@ -222,7 +234,10 @@ fn missing_fields_are_all_named_and_nothing_is_guessed() {
 
 #[test]
 fn a_wrong_field_is_named_once() {
-    assert_eq!(keys(&with(&m3_config(false), "text_config.hidden_size", json!("x"))), ["text_config.hidden_size"]);
+    assert_eq!(
+        keys(&with(&m3_config(false), "text_config.hidden_size", json!("x"))),
+        ["text_config.hidden_size"]
+    );
 }
 
 #[test]
@@ -233,14 +248,23 @@ fn layer_lists_of_the_wrong_length_or_content_are_refused() {
         ("text_config.moe_layer_freq", json!(1), "1"),
         ("text_config.moe_layer_freq", json!(vec![2; 60]), "2"),
         ("text_config.sparse_attention_config.sparse_attention_freq", json!(vec![1; 61]), "a list of 61"),
-        ("text_config.sparse_attention_config.sparse_disable_index_value", json!(vec![1; 59]), "a list of 59"),
-        ("text_config.sparse_attention_config.sparse_disable_index_value", json!(vec![0; 60]), "0 at layer 3"),
+        (
+            "text_config.sparse_attention_config.sparse_disable_index_value",
+            json!(vec![1; 59]),
+            "a list of 59",
+        ),
+        (
+            "text_config.sparse_attention_config.sparse_disable_index_value",
+            json!(vec![0; 60]),
+            "0 at layer 3",
+        ),
     ] {
         let found = problems(&with(&released, path, value));
         assert_eq!((found[0].key.as_str(), found[0].value.as_str()), (path, shown));
         assert_eq!(found.len(), 1, "{found:?}");
     }
-    let native = with(&native_config(&released), "text_config.layer_types", json!(vec!["sliding_attention"; 60]));
+    let native =
+        with(&native_config(&released), "text_config.layer_types", json!(vec!["sliding_attention"; 60]));
     assert_eq!(problems(&native)[0].value, "\"sliding_attention\"");
 }
 
@@ -266,7 +290,8 @@ fn two_names_of_one_setting_must_agree() {
 fn the_rotary_width_follows_the_rule() {
     let dims = |rotary: Value, factor: Value| {
         let config = with(&m3_config(false), "text_config.rotary_dim", rotary);
-        read(&with(&config, "text_config.partial_rotary_factor", factor)).map(|loaded| loaded.config.text.rotary_dim)
+        read(&with(&config, "text_config.partial_rotary_factor", factor))
+            .map(|loaded| loaded.config.text.rotary_dim)
     };
     assert_eq!(dims(json!(32), Value::Null).ok(), Some(32));
     assert_eq!(dims(Value::Null, json!(0.25)).ok(), Some(32));
@@ -350,6 +375,7 @@ fn generation_defaults_are_read() {
     assert_eq!(read("{}").expect("nothing said"), GenerationConfig::default());
     assert_eq!(read(r#"{"eos_token_id": 9}"#).expect("one id").eos_token_ids, [9]);
     assert_eq!(read(r#"{"temperature": 0}"#).expect("greedy").temperature, Some(0.0));
+    assert_eq!(read(r#"{"top_k": -1}"#).expect("off").top_k, Some(0));
     let message = read(r#"{"eos_token_id": "x", "temperature": -1, "top_p": 1.5, "top_k": -2}"#)
         .expect_err("all wrong")
         .to_string();

@@ -63,7 +63,8 @@ fn shared_configs_reproduce_the_published_totals() {
 #[test]
 fn the_flat_derivative_is_the_text_part_of_the_released_model() {
     let Some(data) = shared_data() else { return };
-    let bytes = std::fs::read(data.join("configs/MiniMaxAI--MiniMax-M3_config.json")).expect("a shared config");
+    let bytes =
+        std::fs::read(data.join("configs/MiniMaxAI--MiniMax-M3_config.json")).expect("a shared config");
     let flat = ModelConfig::from_json(&bytes).expect("a config that can be served").config;
     assert_eq!(flat.text, load(&m3_config(false)).text);
     assert_eq!(flat.vision, None);
@@ -79,7 +80,8 @@ fn the_shared_tensor_table_is_matched_row_by_row() {
     for (mxfp8, dtype) in [(false, "dtype_bf16_build"), (true, "mxfp8")] {
         let mut patterns: BTreeMap<String, (Vec<u64>, String, u64)> = BTreeMap::new();
         for spec in expected_tensors(&load(&m3_config(mxfp8))) {
-            let stored = if spec.format == Format::Mxfp8 { "F8_E4M3".into() } else { spec.format.to_string() };
+            let stored =
+                if spec.format == Format::Mxfp8 { "F8_E4M3".into() } else { spec.format.to_string() };
             let entry = patterns.entry(pattern(&spec.name)).or_insert((spec.shape, stored, 0));
             entry.2 += 1;
         }
@@ -89,7 +91,8 @@ fn the_shared_tensor_table_is_matched_row_by_row() {
             let name = row["pattern"].as_str().expect("a pattern");
             let stored = if mxfp8 { &row[dtype]["dtype"] } else { &row[dtype] };
             let shape: Vec<u64> = serde_json::from_value(row["shape"].clone()).expect("a shape");
-            let expected = (shape, stored.as_str().expect("a dtype").to_owned(), row["count"].as_u64().expect("n"));
+            let expected =
+                (shape, stored.as_str().expect("a dtype").to_owned(), row["count"].as_u64().expect("n"));
             assert_eq!(patterns.get(name), Some(&expected), "{name}");
         }
     }

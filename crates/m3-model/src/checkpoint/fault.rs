@@ -1,7 +1,7 @@
 //! What can be wrong with a checkpoint's files, one variant per kind, each naming the file and the tensor.
 
 /// A fault that refuses a checkpoint. Sizes are bytes unless they are shapes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
     #[error("the folder holds no *.safetensors file")]
     NoFiles,
@@ -21,8 +21,8 @@ pub enum Fault {
     Hole { file: String, tensor: String, start: u64, previous_end: u64 },
     #[error("{file}: tensor {tensor} starts at {start}, inside {previous}, which ends at {previous_end}")]
     Overlap { file: String, tensor: String, start: u64, previous: String, previous_end: u64 },
-    #[error("{file}: tensor {tensor} spans {bytes} bytes, but {dtype} {shape:?} takes {expected}")]
-    Size { file: String, tensor: String, bytes: u64, dtype: String, shape: Vec<u64>, expected: String },
+    #[error("{file}: tensor {tensor} spans {bytes} bytes, but {dtype} {shape:?} takes {}", expected.map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string()))]
+    Size { file: String, tensor: String, bytes: u64, dtype: String, shape: Vec<u64>, expected: Option<u64> },
     #[error("{file}: tensor {tensor} has the unknown dtype {dtype}")]
     UnknownDtype { file: String, tensor: String, dtype: String },
     #[error("tensor {tensor} is twice in {file}")]
@@ -39,11 +39,15 @@ pub enum Fault {
     Shape { file: String, tensor: String, expected: Vec<u64>, found: Vec<u64> },
     #[error("{file}: tensor {tensor} is {found}, the config needs {expected}")]
     Dtype { file: String, tensor: String, found: String, expected: String },
-    #[error("{file}: tensor {tensor} starts at byte {start}, not a multiple of its {align}-byte values; save it again")]
+    #[error(
+        "{file}: tensor {tensor} starts at byte {start}, not a multiple of its {align}-byte values; save it again"
+    )]
     Misaligned { file: String, tensor: String, start: u64, align: u64 },
     #[error("{file}: scale {tensor} is 255 (NaN) at row {row}, group {group}")]
     NanScale { file: String, tensor: String, row: u64, group: u64 },
-    #[error("{found} of {expected} vision tensors are there; all or none are needed; the first missing one is {first_missing}")]
+    #[error(
+        "{found} of {expected} vision tensors are there; all or none are needed; the first missing one is {first_missing}"
+    )]
     PartialVision { found: usize, expected: usize, first_missing: String },
     #[error("{index} lists the file {file}, which is not there")]
     IndexedFile { index: String, file: String },

@@ -107,7 +107,7 @@ fn entry(file: &str, tensor: String, raw: RawEntry, data_start: u64) -> Result<E
             bytes: end.saturating_sub(start),
             dtype: raw.dtype,
             shape: raw.shape,
-            expected: bits.map_or_else(|| "more than 2^64".to_owned(), |bits| bits.div_ceil(8).to_string()),
+            expected: bits.map(|bits| bits.div_ceil(8)),
         }),
     }
 }

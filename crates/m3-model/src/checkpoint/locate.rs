@@ -52,7 +52,7 @@ pub(super) fn locate(config: &ModelConfig, shards: &Shards, index: Option<&Index
     if !has_vision {
         specs.retain(|spec| spec.role != Role::Vision);
     }
-    let mut finder = Finder { shards, index, used: HashSet::new(), faults };
+    let mut finder = Finder { shards, index, used: HashSet::new(), noted: HashSet::new(), faults };
     let tensors = specs.into_iter().filter_map(|spec| {
         let source = source(&spec, naming, experts);
         finder.find(spec, &source)
@@ -98,6 +98,7 @@ struct Finder<'a> {
     shards: &'a Shards,
     index: Option<&'a Index>,
     used: HashSet<String>,
+    noted: HashSet<Fault>,
     faults: Vec<Fault>,
 }
 
@@ -123,7 +124,7 @@ impl Finder<'_> {
     }
 
     fn note(&mut self, fault: Fault) {
-        if !self.faults.contains(&fault) {
+        if self.noted.insert(fault.clone()) {
             self.faults.push(fault);
         }
     }

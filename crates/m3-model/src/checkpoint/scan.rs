@@ -45,7 +45,8 @@ fn nan_scale(shards: &Shards, located: &Located) -> Option<Fault> {
     let shard = &shards.list[run.shard];
     let bytes = shard.bytes(run.start, run.end);
     // Blocks first: a fold without early exit is vectorised, the position is only looked for when it is needed.
-    let block = bytes.chunks(4096).position(|block| block.iter().fold(false, |any, byte| any | (*byte == NAN)))?;
+    let block =
+        bytes.chunks(4096).position(|block| block.iter().fold(false, |any, byte| any | (*byte == NAN)))?;
     let at = (block * 4096 + bytes[block * 4096..].iter().position(|byte| *byte == NAN)?) as u64;
     let columns = located.spec.scale_columns();
     Some(Fault::NanScale {

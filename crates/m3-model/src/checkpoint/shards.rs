@@ -84,13 +84,15 @@ fn places(list: &[Shard], faults: &mut Vec<Fault>) -> HashMap<String, Place> {
     places
 }
 
-/// Sorted by name, so that errors and loading order do not depend on the file system.
+/// Sorted by name, so that errors and loading order do not depend on the file system. Hidden files (some systems drop
+/// `._name` companions beside every file) are not the model's.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
     let io = |source| ModelError::Io { path: folder.to_owned(), source };
     let mut files = Vec::new();
     for item in std::fs::read_dir(folder).map_err(io)? {
         let path = item.map_err(io)?.path();
-        if path.extension().is_some_and(|extension| extension == "safetensors") {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if !hidden && path.extension().is_some_and(|extension| extension == "safetensors") {
             files.push(path);
         }
     }
@@ -110,5 +112,10 @@ fn open(path: &Path) -> Result<Result<Shard, Vec<Fault>>, ModelError> {
     // weights, we rely on nobody cutting the file while it is served.
     let map = unsafe { Mmap::map(&handle) }.map_err(io)?;
     let bytes = map.len() as u64;
+    let expected = entries.last().map_or(bytes, |entry| entry.end);
+    if bytes < expected {
+        // Cut between the check and the mapping.
+        return Ok(Err(vec![Fault::Truncated { file, expected, file_bytes: bytes }]));
+    }
     Ok(Ok(Shard { file, entries, bytes, map }))
 }

@@ -16,7 +16,7 @@ pub struct GenerationConfig {
     pub bos_token_id: Option<u32>,
     pub temperature: Option<f32>,
     pub top_p: Option<f32>,
-    /// 0 in the file means off and reads as `Some(0)`.
+    /// 0 or -1 in the file means off and reads as `Some(0)`.
     pub top_k: Option<u32>,
     /// `Some(false)` asks for greedy decoding by default.
     pub do_sample: Option<bool>,
@@ -36,8 +36,7 @@ impl GenerationConfig {
 }
 
 fn read(section: &Section<'_>) -> GenerationConfig {
-    let most = u32::MAX as usize;
-    let id = |key: &str, most: usize| section.whole(key, 0, most).map(|number| number as u32);
+    let id = |key: &str| section.whole(key, 0, u32::MAX as usize).map(|number| number as u32);
     let temperature = match section.get("temperature").and_then(Value::as_f64) {
         Some(0.0) => Some(0.0),
         _ => section.positive("temperature").map(|number| number as f32),
@@ -48,10 +47,13 @@ fn read(section: &Section<'_>) -> GenerationConfig {
     }
     GenerationConfig {
         eos_token_ids: eos(section),
-        bos_token_id: id("bos_token_id", most),
+        bos_token_id: id("bos_token_id"),
         temperature,
         top_p: top_p.map(|number| number as f32),
-        top_k: id("top_k", most),
+        top_k: match section.get("top_k").and_then(Value::as_i64) {
+            Some(-1) => Some(0),
+            _ => id("top_k"),
+        },
         do_sample: section.get("do_sample").and_then(Value::as_bool),
     }
 }

@@ -39,7 +39,8 @@ fn read_method(section: Section<'_>) -> Quantization {
     section.only("weight_block_size", &[json!([1, MX_GROUP])]);
     section.only("fmt", &[json!("e4m3"), json!("float8_e4m3fn")]);
     section.only("scale_fmt", &[json!("ue8m0")]);
-    for key in ["moe_quant_algo", "moe_quant_format", "kv_cache_quant_algo", "kv_cache_scheme", "quant_algo"] {
+    for key in ["moe_quant_algo", "moe_quant_format", "kv_cache_quant_algo", "kv_cache_scheme", "quant_algo"]
+    {
         section.only(key, &[]);
     }
     section.ignore(&["dequantize"]);
@@ -56,7 +57,8 @@ fn read_method(section: Section<'_>) -> Quantization {
 /// A list that leaves other modules unquantised describes a mix of formats this engine does not load.
 fn check_ignored(section: &Section<'_>, key: &str) {
     for entry in section.list(key).unwrap_or_default() {
-        let known = entry.as_str().is_some_and(|name| name.split('.').any(|part| UNQUANTISED.contains(&part)));
+        let known =
+            entry.as_str().is_some_and(|name| name.split('.').any(|part| UNQUANTISED.contains(&part)));
         if !known {
             let supported = "modules that the released MXFP8 build leaves unquantised";
             section.notes.problem(section.name(key), super::section::short(entry), supported);

@@ -175,7 +175,8 @@ pub(super) fn required<T: PartialEq + std::fmt::Debug + Copy>(
 ) -> Option<T> {
     let problems_before = notes.problems.borrow().len();
     let value = agreed(notes, places, values);
-    if value.is_none() && !notes.problems.borrow()[..problems_before].iter().any(|p| places.contains(&p.key)) {
+    if value.is_none() && !notes.problems.borrow()[..problems_before].iter().any(|p| places.contains(&p.key))
+    {
         notes.missing(places, "a value; nothing is guessed");
     }
     value

@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 /// The released model's shape, in the released naming; numbers only.
 pub fn m3_config(mxfp8: bool) -> Value {
     let layers = |first: u8, rest: u8| -> Vec<u8> { [vec![first; 3], vec![rest; 57]].concat() };
-    let compression =
-        json!({"image_token_compression_method": "patch_merge", "spatial_merge_size": 2, "temporal_patch_size": 2});
+    let compression = json!({"image_token_compression_method": "patch_merge", "spatial_merge_size": 2, "temporal_patch_size": 2});
     let mut config = json!({
         "architectures": ["MiniMaxM3SparseForConditionalGeneration"],
         "model_type": "minimax_m3_vl",
@@ -121,10 +120,22 @@ pub fn native_config(released: &Value) -> Value {
         "index_local_blocks": sparse["sparse_local_block"],
     });
     for key in [
-        "hidden_size", "intermediate_size", "dense_intermediate_size", "shared_intermediate_size",
-        "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-        "max_position_embeddings", "rms_norm_eps", "num_local_experts", "num_experts_per_tok",
-        "routed_scaling_factor", "swiglu_alpha", "swiglu_limit",
+        "hidden_size",
+        "intermediate_size",
+        "dense_intermediate_size",
+        "shared_intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "num_local_experts",
+        "num_experts_per_tok",
+        "routed_scaling_factor",
+        "swiglu_alpha",
+        "swiglu_limit",
     ] {
         native_text[key] = text[key].clone();
     }
@@ -141,8 +152,14 @@ pub fn native_config(released: &Value) -> Value {
         "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0},
     });
     for key in [
-        "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "patch_size",
-        "num_channels", "hidden_act", "layer_norm_eps",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "patch_size",
+        "num_channels",
+        "hidden_act",
+        "layer_norm_eps",
     ] {
         vision[key] = released["vision_config"][key].clone();
     }
