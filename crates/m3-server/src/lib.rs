@@ -1,1 +1,24 @@
-//! m3-server
+//! The `m3` program as a library: HTTP in, tokens out, and the command-line tools around it.
+//!
+//! The only crate that knows JSON wire types, and the only one with async code. It names no backend but the built-in
+//! CPU one; everything about devices is behind `m3-abi`, everything about scheduling in `m3-core`.
+
+pub mod app;
+pub mod args;
+pub mod backends;
+pub mod boot;
+pub mod chat;
+pub mod conversation;
+pub mod error;
+pub mod extract;
+pub mod generate;
+pub mod metrics;
+pub mod model;
+pub mod openai;
+pub mod phase;
+pub mod progress;
+pub mod routes;
+pub mod serve;
+pub mod shape;
+pub mod stream;
+pub mod tools;

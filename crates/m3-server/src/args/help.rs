@@ -1,0 +1,46 @@
+//! The text of `--help`, made from the table so that it cannot lag behind it.
+
+use super::parse::all_names;
+use super::table::{Command, Effect, FLAGS, Flag, Kind};
+
+fn about(command: Command) -> &'static str {
+    match command {
+        Command::Serve => "m3 serve [MODEL]: an OpenAI-compatible server",
+        Command::Chat => "m3 chat [MODEL]: talk to a model in the terminal",
+        Command::Backends => "m3 backends: each device plugin, its score or why it was refused",
+        Command::Tokenize => "m3 tokenize [MODEL]: text to token ids, or back with --decode",
+        Command::Render => {
+            "m3 render: JSON lines with messages in, prompts and token ids out; the template raw, without the \
+             server's normalisation (--model DIR, or --chat-template FILE --tokenizer FILE)"
+        }
+        Command::Parse => "m3 parse: JSON lines with model output in, reasoning, content and tool calls out",
+    }
+}
+
+/// Help for one command, or the overview.
+pub fn help(command: Option<Command>) -> String {
+    let Some(command) = command else {
+        let lines = Command::ALL.map(|(_, command)| format!("  {}", about(command)));
+        return format!("m3: a serving engine for MiniMax-M3\n\n{}\n\nm3 COMMAND --help says more", lines.join("\n"));
+    };
+    let mut text = format!("{}\n\n", about(command));
+    for flag in FLAGS.iter().filter(|flag| flag.commands.contains(&command)) {
+        text.push_str(&line(flag));
+    }
+    text
+}
+
+fn line(flag: &Flag) -> String {
+    let value = match flag.kind {
+        Kind::Switch => String::new(),
+        Kind::Value(name) => format!(" {name}"),
+        Kind::Many(name) => format!(" {name}..."),
+    };
+    let note = match flag.effect {
+        Effect::Set => String::new(),
+        Effect::Harmless => " [accepted, does nothing]".to_owned(),
+        Effect::Only(values) => format!(" [only {}]", values.join(", ")),
+        Effect::NotYet => " [refused]".to_owned(),
+    };
+    format!("  {}{value}\n      {}{note}\n", all_names(flag), flag.help)
+}

@@ -1,0 +1,208 @@
+//! Every flag this program knows, by all its names. A plain table: no logic beyond look-up.
+//!
+//! A row's [`Effect`] says what happens when the flag is given. Adding a setting means adding a row here and reading
+//! it in `options.rs`; a test holds that every `Set` row is read there.
+
+/// A subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Serve,
+    Chat,
+    Backends,
+    Tokenize,
+    Render,
+    Parse,
+}
+
+impl Command {
+    /// All, with the words that name them.
+    pub const ALL: [(&'static str, Command); 6] = [
+        ("serve", Command::Serve),
+        ("chat", Command::Chat),
+        ("backends", Command::Backends),
+        ("tokenize", Command::Tokenize),
+        ("render", Command::Render),
+        ("parse", Command::Parse),
+    ];
+
+    /// The word on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, command)| *command == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// What a flag takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Switch,
+    /// One value. Given again, the last one wins, or all count where the help says so.
+    Value(&'static str),
+    /// One or more values, and may be given again.
+    Many(&'static str),
+}
+
+/// What giving a flag does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Read by `options.rs`.
+    Set,
+    /// Accepted and without effect, for the reason in the help text.
+    Harmless,
+    /// Accepted with one of these values only, which is what happens anyway.
+    Only(&'static [&'static str]),
+    /// Refused at start-up, for the reason in the help text.
+    NotYet,
+}
+
+/// One row.
+#[derive(Debug)]
+pub struct Flag {
+    /// Canonical name without dashes.
+    pub name: &'static str,
+    /// Other names; a one-dash name is written with its dash.
+    pub also: &'static [&'static str],
+    pub kind: Kind,
+    pub effect: Effect,
+    /// Commands that take it.
+    pub commands: &'static [Command],
+    /// One sentence for `--help`; for `Harmless` and `NotYet` the reason.
+    pub help: &'static str,
+}
+
+use Command::{Backends, Chat, Parse, Render, Serve, Tokenize};
+use Effect::{Harmless, NotYet, Only, Set};
+use Kind::{Many, Switch, Value};
+
+const ENGINE: &[Command] = &[Serve, Chat];
+const HTTP: &[Command] = &[Serve];
+const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render];
+const PLUGINS: &[Command] = &[Serve, Chat, Backends];
+const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse];
+
+const fn row(
+    name: &'static str,
+    also: &'static [&'static str],
+    kind: Kind,
+    effect: Effect,
+    commands: &'static [Command],
+    help: &'static str,
+) -> Flag {
+    Flag { name, also, kind, effect, commands, help }
+}
+
+/// The table.
+#[rustfmt::skip]
+pub const FLAGS: &[Flag] = &[
+    // Model and text.
+    row("model", &["model-path"], Value("DIR"), Set, TEXT, "folder with config.json and safetensors; the bundled model when none is named"),
+    row("served-model-name", &[], Many("NAME"), Set, HTTP, "names that clients may ask for; default: the folder's name"),
+    row("tokenizer", &["tokenizer-path"], Value("PATH"), Set, TEXT, "tokenizer.json or a folder that has one; default: the model's"),
+    row("chat-template", &[], Value("FILE"), Set, TEXT, "chat template; default: the model's"),
+    row("skip-tokenizer-init", &[], Switch, Set, HTTP, "token ids in and out: a checkpoint without a tokenizer serves /v1/completions"),
+    row("default-chat-template-kwargs", &[], Value("JSON"), Set, HTTP, "chat_template_kwargs of requests that send none of that key"),
+    row("sampling-defaults", &["generation-config"], Value("model|openai"), Set, ENGINE, "defaults from generation_config.json (model, auto) or neutral ones (openai, vllm)"),
+    row("random-seed", &["seed"], Value("N"), Set, ENGINE, "makes the seeds of requests without a seed repeatable"),
+    row("max-logprobs", &[], Value("N"), Set, HTTP, "most alternatives per token a request may ask for (20)"),
+    row("trust-remote-code", &[], Switch, Harmless, ENGINE, "no code from a checkpoint is ever run"),
+    row("reasoning-parser", &[], Value("NAME"), Only(&["auto", "minimax-m3", "minimax_m3"]), ENGINE, "M3's parser is always on"),
+    row("tool-call-parser", &[], Value("NAME"), Only(&["auto", "minimax-m3", "minimax_m3"]), ENGINE, "M3's parser is always on"),
+    row("enable-auto-tool-choice", &[], Switch, Harmless, HTTP, "tool calls are always parsed"),
+    row("tokenizer-mode", &[], Value("MODE"), Only(&["auto", "fast", "hf"]), ENGINE, "there is one tokenizer"),
+    row("revision", &["code-revision", "tokenizer-revision"], Value("REV"), NotYet, ENGINE, "models are read from a folder, never from a hub; download the revision first"),
+    row("download-dir", &[], Value("DIR"), NotYet, ENGINE, "nothing is downloaded"),
+    row("load-format", &[], Value("FORMAT"), Only(&["auto", "safetensors"]), ENGINE, "checkpoints are safetensors"),
+    row("quantization", &["-q"], Value("NAME"), Set, ENGINE, "must be what the checkpoint holds: auto, mxfp8 or none"),
+    row("enable-lora", &[], Switch, NotYet, ENGINE, "adapters are not built"),
+    row("lora-paths", &["lora-modules"], Many("NAME=PATH"), NotYet, ENGINE, "adapters are not built"),
+    // Backend.
+    row("backend", &[], Value("auto|NAME|PATH"), Set, PLUGINS, "device plugin (auto takes the best score)"),
+    row("backend-dir", &[], Value("DIR"), Set, PLUGINS, "folder to look for plugins in, beside the executable's"),
+    row("dtype", &[], Value("TYPE"), Set, ENGINE, "auto, bfloat16 or float32"),
+    row("kv-cache-dtype", &[], Value("TYPE"), Set, ENGINE, "auto, bfloat16, float32 or fp8 (fp8_e4m3)"),
+    row("tp", &["tp-size", "tensor-parallel-size", "-tp"], Value("N"), Set, ENGINE, "ranks that share the model (1)"),
+    row("ep", &["ep-size", "expert-parallel-size"], Value("N"), Set, ENGINE, "expert-parallel groups, a divisor of --tp (1)"),
+    row("enable-expert-parallel", &[], Switch, Set, ENGINE, "the same as --ep with the value of --tp"),
+    row("pp-size", &["pipeline-parallel-size", "-pp"], Value("N"), Only(&["1"]), ENGINE, "pipeline parallelism is not built"),
+    row("dp-size", &["dp", "data-parallel-size", "-dp"], Value("N"), Only(&["1"]), ENGINE, "data parallelism is not built"),
+    row("nnodes", &[], Value("N"), Only(&["1"]), ENGINE, "more than one node is not built"),
+    row("node-rank", &[], Value("N"), Only(&["0"]), ENGINE, "more than one node is not built"),
+    row("enable-dp-attention", &[], Switch, NotYet, ENGINE, "data-parallel attention is not built"),
+    row("threads", &["num-threads"], Value("N"), Set, ENGINE, "worker threads of a CPU rank (0: the backend decides)"),
+    row("kv-cache-memory-bytes", &[], Value("BYTES"), Set, ENGINE, "most memory for pages; accepts 4G, 512M (default: the backend decides)"),
+    row("mem-fraction-static", &[], Value("F"), NotYet, ENGINE, "give --kv-cache-memory-bytes"),
+    row("gpu-memory-utilization", &[], Value("F"), NotYet, ENGINE, "give --kv-cache-memory-bytes"),
+    row("cpu-offload-gb", &[], Value("GB"), Only(&["0"]), ENGINE, "weights are never off-loaded"),
+    row("attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
+    row("mm-attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
+    row("moe-runner-backend", &["moe-backend"], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
+    row("enable-aiter-allreduce-fusion", &[], Switch, Harmless, ENGINE, "the plugin picks its kernels"),
+    row("enable-flashinfer-allreduce-fusion", &[], Switch, Harmless, ENGINE, "the plugin picks its kernels"),
+    row("disable-custom-all-reduce", &[], Switch, Harmless, ENGINE, "the plugin picks its collectives"),
+    row("disable-cuda-graph", &["enforce-eager"], Switch, NotYet, ENGINE, "what is captured is the plugin's business"),
+    row("cuda-graph-max-bs", &[], Value("N"), Harmless, ENGINE, "warm-up follows --max-running-requests"),
+    row("compilation-config", &["-O"], Value("JSON"), NotYet, ENGINE, "there is nothing to compile"),
+    row("skip-server-warmup", &[], Switch, Harmless, ENGINE, "warm-up is part of loading and cannot be skipped"),
+    // Engine.
+    row("context-length", &["max-model-len"], Value("N"), Set, ENGINE, "longest context in tokens; accepts 1k, 1K, 1M (default: the model's, as far as the pages reach)"),
+    row("max-running-requests", &["max-num-seqs"], Value("N"), Set, ENGINE, "most requests that run at once"),
+    row("max-queued-requests", &["max-num-queued-reqs"], Value("N"), Set, HTTP, "most requests that wait; more are answered with 429"),
+    row("chunked-prefill-size", &["max-num-batched-tokens"], Value("N"), Set, ENGINE, "most tokens in one step"),
+    row("page-size", &["block-size"], Value("N"), Set, ENGINE, "must be the model's block size"),
+    row("disable-radix-cache", &["no-enable-prefix-caching"], Switch, Set, ENGINE, "no reuse of computed prefixes"),
+    row("enable-prefix-caching", &[], Switch, Harmless, ENGINE, "on by default"),
+    row("enable-mixed-chunk", &[], Switch, Harmless, ENGINE, "prompts and decoding always share steps"),
+    row("enable-chunked-prefill", &[], Switch, Harmless, ENGINE, "always on"),
+    row("schedule-policy", &["scheduling-policy"], Value("NAME"), Only(&["fcfs", "priority"]), ENGINE, "first come first served within a priority"),
+    row("disable-overlap-schedule", &["no-async-scheduling"], Switch, NotYet, ENGINE, "steps always overlap"),
+    row("async-scheduling", &[], Switch, Harmless, ENGINE, "always on"),
+    row("enable-hisparse", &[], Switch, NotYet, ENGINE, "off-load of sparse pages is not built"),
+    row("hisparse-config", &[], Value("JSON"), NotYet, ENGINE, "off-load of sparse pages is not built"),
+    row("enable-hierarchical-cache", &[], Switch, NotYet, ENGINE, "host and disk tiers of the cache are not built"),
+    row("speculative-algorithm", &["spec-method"], Value("NAME"), NotYet, ENGINE, "speculative decoding is not built"),
+    row("speculative-config", &[], Value("JSON"), NotYet, ENGINE, "speculative decoding is not built"),
+    row("speculative-draft-model-path", &["spec-model"], Value("PATH"), NotYet, ENGINE, "speculative decoding is not built"),
+    row("speculative-num-steps", &["spec-tokens", "speculative-num-draft-tokens", "speculative-eagle-topk"], Value("N"), NotYet, ENGINE, "speculative decoding is not built"),
+    row("disaggregation-mode", &[], Value("MODE"), Only(&["null"]), ENGINE, "prefill/decode disaggregation is not built"),
+    row("disaggregation-transfer-backend", &["disaggregation-ib-device", "disaggregation-bootstrap-port"], Value("NAME"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
+    row("kv-transfer-config", &[], Value("JSON"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
+    row("grammar-backend", &["structured-outputs-config", "guided-decoding-backend"], Value("NAME"), NotYet, ENGINE, "constrained output is not built"),
+    row("allowed-media-domains", &["allowed-local-media-path", "limit-mm-per-prompt", "media-url-max-file-size-mb", "mm-processor-kwargs"], Value("VALUE"), NotYet, HTTP, "images and videos are not built"),
+    row("language-model-only", &["text-only"], Switch, Harmless, ENGINE, "only text is served"),
+    // HTTP.
+    row("host", &[], Value("ADDRESS"), Set, HTTP, "address to listen on (127.0.0.1)"),
+    row("port", &["-p"], Value("N"), Set, HTTP, "port to listen on (30000; 0 takes a free one and prints it)"),
+    row("api-key", &[], Value("KEY"), Set, HTTP, "clients must send this as a bearer token; may be given again for further keys"),
+    row("api-key-file", &[], Value("FILE"), Set, HTTP, "one key per line"),
+    row("admin-api-key", &[], Value("KEY"), NotYet, HTTP, "there are no admin routes"),
+    row("heartbeat-secs", &["sse-keep-alive-interval"], Value("SECS"), Set, HTTP, "seconds of silence after which a stream gets a comment (10; 0 turns it off)"),
+    row("shutdown-timeout", &["drain-secs"], Value("SECS"), Set, HTTP, "seconds that running requests get after SIGTERM (300)"),
+    row("max-body-mb", &[], Value("MB"), Set, HTTP, "largest request body (64)"),
+    row("stream-buffer", &[], Value("N"), Set, HTTP, "tokens a slow client may lag before its request is aborted (4096)"),
+    row("enable-force-include-usage", &[], Switch, Set, HTTP, "every stream ends with usage"),
+    row("watchdog-timeout", &[], Value("SECS"), Set, HTTP, "seconds without a finished step, with requests running, before /ready turns red (300)"),
+    row("stream-interval", &[], Value("N"), Only(&["1"]), HTTP, "every token is sent as it comes"),
+    row("enable-metrics", &[], Switch, Harmless, HTTP, "/metrics is always on"),
+    row("enable-cache-report", &["enable-prompt-tokens-details"], Switch, Harmless, HTTP, "cached tokens are always reported"),
+    row("disable-log-requests", &["no-enable-log-requests", "disable-log-stats"], Switch, Harmless, HTTP, "requests are not logged by default"),
+    row("log-requests", &["enable-log-requests"], Switch, NotYet, HTTP, "prompts are never logged; --log-level debug names every request"),
+    row("uvicorn-log-level", &["log-level-http"], Value("LEVEL"), Harmless, HTTP, "there is one log level"),
+    row("disable-uvicorn-access-log", &["disable-fastapi-docs"], Switch, Harmless, HTTP, "there is neither"),
+    row("allowed-origins", &["allow-credentials", "allowed-methods", "allowed-headers"], Value("JSON"), NotYet, HTTP, "cross-origin answers are not built; put a proxy in front"),
+    row("ssl-certfile", &["ssl-keyfile"], Value("FILE"), NotYet, HTTP, "TLS is not built; put a proxy in front"),
+    row("api-server-count", &["tokenizer-worker-num"], Value("N"), Harmless, HTTP, "text is handled by a thread pool"),
+    row("config", &[], Value("FILE"), NotYet, HTTP, "give flags"),
+    // Terminal chat.
+    row("system", &[], Value("TEXT"), Set, &[Chat], "system message"),
+    row("thinking", &[], Value("MODE"), Set, &[Chat], "adaptive, enabled or disabled"),
+    row("max-tokens", &[], Value("N"), Set, &[Chat], "most tokens of one answer"),
+    row("temperature", &[], Value("F"), Set, &[Chat], "0 is greedy"),
+    row("hide-thinking", &[], Switch, Set, &[Chat], "do not print the reasoning"),
+    // Text tools.
+    row("text", &[], Value("TEXT"), Set, &[Tokenize], "text to encode; default: standard input"),
+    row("no-special", &[], Switch, Set, &[Tokenize], "treat marker texts as ordinary text"),
+    row("decode", &[], Switch, Set, &[Tokenize], "ids in, text out"),
+    // Everything.
+    row("log-level", &[], Value("LEVEL"), Set, EVERY, "error, warn, info, debug or trace (M3_LOG takes filters)"),
+    row("help", &["-h"], Switch, Set, EVERY, "this text"),
+];

@@ -1,0 +1,141 @@
+//! The table and the parser over it.
+
+use super::*;
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+fn options(line: &str) -> Result<Options, ArgError> {
+    Options::read(&parse(&words(line))?)
+}
+
+fn sentence(line: &str) -> String {
+    options(line).unwrap_err().to_string()
+}
+
+#[test]
+fn either_project_s_names_set_the_same_options() {
+    let sglang = options(
+        "serve --model-path m --tp 2 --ep-size 2 --context-length 8192 --max-running-requests 16 \
+         --chunked-prefill-size 2048 --page-size 128 --disable-radix-cache --kv-cache-dtype fp8_e4m3 --port 8000",
+    )
+    .unwrap();
+    let vllm = options(
+        "serve m -tp 2 --enable-expert-parallel --max-model-len 8K --max-num-seqs 16 \
+         --max_num_batched_tokens=2048 --block-size 128 --no-enable-prefix-caching --kv-cache-dtype fp8 --port 8000",
+    )
+    .unwrap();
+    assert_eq!(format!("{sglang:?}"), format!("{vllm:?}"));
+    assert_eq!(vllm.engine.context, Some(8192));
+    assert!(!vllm.engine.prefix_cache);
+    assert_eq!((vllm.backend.tp, vllm.backend.ep), (2, 2));
+}
+
+#[test]
+fn recipes_of_either_project_are_accepted() {
+    for line in [
+        "serve --model-path /m --trust-remote-code --tp 8 --reasoning-parser auto --tool-call-parser auto \
+         --attention-backend fa4 --mm-attention-backend flashinfer_cudnn --moe-runner-backend deep_gemm \
+         --chunked-prefill-size 8192 --page-size 128 --quantization mxfp8 --host 0.0.0.0 --port 30000",
+        "serve /m --tensor-parallel-size 8 --block-size 128 --reasoning-parser minimax_m3 \
+         --tool-call-parser minimax_m3 --enable-auto-tool-choice --max-model-len 1M --enable-prefix-caching",
+    ] {
+        options(line).unwrap();
+    }
+}
+
+#[test]
+fn defaults_are_the_documented_ones() {
+    let options = options("serve").unwrap();
+    assert_eq!((options.http.host.to_string(), options.http.port), ("127.0.0.1".into(), 30_000));
+    assert_eq!((options.http.heartbeat.as_secs(), options.http.drain.as_secs()), (10, 300));
+    assert_eq!(options.model.dir, None);
+    assert!(options.model.model_defaults && options.engine.prefix_cache);
+    assert_eq!(options.model.max_logprobs, 20);
+}
+
+#[test]
+fn an_unknown_flag_is_refused_with_the_nearest_name() {
+    let text = sentence("serve --max-runing-requests 4");
+    assert_eq!(
+        text,
+        "unknown flag --max-runing-requests; the nearest is --max-running-requests (also --max-num-seqs)"
+    );
+    assert!(sentence("serve --tensor-paralel-size 4").contains("--tensor-parallel-size"));
+    assert!(sentence("sevre").contains("\"m3 serve\""));
+}
+
+#[test]
+fn a_known_flag_without_effect_is_refused_unless_harmless() {
+    assert_eq!(
+        sentence("serve --enable-hisparse"),
+        "--enable-hisparse has no effect yet: off-load of sparse pages is not built"
+    );
+    assert!(sentence("serve --dp-size 2").contains("accepted: 1"));
+    options("serve --dp-size 1").unwrap();
+    let parsed = parse(&words("serve --trust-remote-code --attention-backend fa4")).unwrap();
+    assert_eq!(parsed.notes.len(), 2);
+    assert!(parsed.notes[1].starts_with("--attention-backend fa4 does nothing here"));
+}
+
+#[test]
+fn wrong_values_name_the_flag_the_value_and_what_is_expected() {
+    assert_eq!(sentence("serve --port 70000"), "--port is \"70000\"; expected a whole number from 0 to 65535");
+    assert!(sentence("serve --port").contains("--port needs a value"));
+    assert!(sentence("serve --dtype float16").contains("auto, bfloat16 or float32"));
+    assert!(sentence("serve --tp 4 --ep 3").contains("a divisor of --tp, which is 4"));
+    assert!(sentence("serve --host example.org").contains("an IP address"));
+    assert!(sentence("serve a b").contains("\"b\" is one word too many"));
+    assert!(parse(&words("backends --port 1")).unwrap_err().to_string().contains("not a flag of \"m3 backends\""));
+}
+
+#[test]
+fn counts_take_both_kinds_of_suffix() {
+    for (text, expected) in [
+        ("8192", Some(8192)),
+        ("1k", Some(1000)),
+        ("1K", Some(1024)),
+        ("1M", Some(1 << 20)),
+        ("25.6k", Some(25_600)),
+        ("0.0001k", None),
+        ("1.5K", None),
+        ("-1", None),
+        ("", None),
+        ("99999999999T", None),
+        ("é", None),
+    ] {
+        assert_eq!(parse_count(text), expected, "{text}");
+    }
+    assert_eq!(parse_bytes("4GiB"), Some(4 << 30));
+    assert_eq!(parse_bytes("512MB"), Some(512 << 20));
+}
+
+#[test]
+fn names_in_the_table_are_unique_and_every_set_row_is_read() {
+    let mut seen = std::collections::HashSet::new();
+    for name in FLAGS.iter().flat_map(|flag| std::iter::once(&flag.name).chain(flag.also)) {
+        assert!(seen.insert(*name), "{name} stands twice in the table");
+    }
+    let readers =
+        [include_str!("options.rs"), include_str!("../main.rs"), include_str!("../tools/mod.rs"), include_str!("../chat.rs")];
+    for flag in FLAGS.iter().filter(|flag| flag.effect == Effect::Set) {
+        let quoted = format!("\"{}\"", flag.name);
+        assert!(readers.iter().any(|text| text.contains(&quoted)), "nothing reads --{}", flag.name);
+    }
+}
+
+#[test]
+fn switches_can_be_turned_off_and_values_may_be_negative() {
+    assert!(options("serve --disable-radix-cache=false").unwrap().engine.prefix_cache);
+    assert!(sentence("serve --port -1").contains("\"-1\""));
+    assert_eq!(options("serve --api-key a --api-key b").unwrap().http.api_keys, ["a", "b"]);
+}
+
+#[test]
+fn help_shows_every_flag_of_a_command() {
+    let text = help(Some(Command::Serve));
+    assert!(text.contains("--context-length (also --max-model-len) N"));
+    assert!(text.contains("[refused]"));
+    assert!(help(None).contains("m3 parse:"));
+}

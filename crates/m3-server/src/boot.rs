@@ -1,0 +1,216 @@
+//! From options to a model that serves: folder, text side, backend, weights, pages, engine. Runs on its own thread;
+//! every failure is a sentence and nothing is served.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32};
+use m3_abi::{Driver, ProbeReport, ProbeRequest};
+use m3_core::engine::{EngineConfig, EngineHandle};
+use m3_core::load::{LoadOptions, LoadedModel, Progress, load_model};
+use m3_core::model::checkpoint::Checkpoint;
+use m3_core::model::config::Quantization;
+
+use crate::app::Serving;
+use crate::args::{EngineOptions, ModelOptions, Options};
+use crate::backends;
+use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
+use crate::openai::generation::Limits;
+
+/// Requests computed at once, when nothing is said.
+const DEFAULT_MAX_RUNNING: usize = 64;
+/// Tokens of a step, when nothing is said.
+const DEFAULT_STEP_TOKENS: usize = 2048;
+
+/// Loads everything.
+pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::Result<Serving> {
+    progress(Progress::Opening);
+    let dir = model_dir(&options.model)?;
+    let text = match options.model.skip_tokenizer {
+        true => None,
+        false => Some(TextSide::load(&dir, &options.model)?),
+    };
+    let checkpoint = Arc::new(Checkpoint::open(&dir)?);
+    check(&checkpoint, options)?;
+    let (driver, loaded, max_context) = load(&checkpoint, options, progress)?;
+    tracing::info!(
+        "backend {driver}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
+        loaded.num_pages,
+        checkpoint.config().text.sparse.block_size,
+        loaded.weight_bytes >> 20,
+        loaded.ranks.len()
+    );
+    let model = served_model(&dir, &checkpoint, text, options, max_context);
+    let config = engine_config(&checkpoint, &model, &loaded, options);
+    let engine = EngineHandle::start(config, loaded.ranks)?;
+    Ok(Serving { model, engine })
+}
+
+/// The folder that was named, or the bundled model's.
+pub fn model_dir(options: &ModelOptions) -> anyhow::Result<PathBuf> {
+    match &options.dir {
+        Some(dir) if dir.is_dir() => Ok(dir.clone()),
+        Some(dir) if dir.exists() => bail!("{} is a file; a model is a folder with config.json", dir.display()),
+        Some(dir) => bail!("there is no folder {}; models are not downloaded, get the files first", dir.display()),
+        None => bundled_model(),
+    }
+}
+
+/// Beside the executable, where packages put it, or in the source tree it was built from.
+fn bundled_model() -> anyhow::Result<PathBuf> {
+    const NAME: &str = "models/m3-nano";
+    let beside = m3_abi::discover::beside_executable();
+    let mut places: Vec<PathBuf> = Vec::new();
+    if let Some(beside) = beside {
+        places.push(beside.join(NAME));
+        places.push(beside.join("../share/m3").join(NAME));
+    }
+    places.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(NAME));
+    let found = places.iter().find(|place| place.join("config.json").is_file());
+    let looked = || places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ");
+    let found = found.with_context(|| format!("the bundled model is not in {}; name a model folder", looked()))?;
+    Ok(found.canonicalize().unwrap_or_else(|_| found.clone()))
+}
+
+/// What options and checkpoint must agree on.
+fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
+    let config = checkpoint.config();
+    let page = config.text.sparse.block_size;
+    if let Some(asked) = options.engine.page_tokens {
+        ensure!(asked == page, "--page-size is {asked}; this model's block size is {page}, and a page is one block");
+    }
+    let longest = config.text.max_position_embeddings;
+    if let Some(asked) = options.engine.context {
+        ensure!(asked <= longest, "--context-length is {asked}; the model was made for {longest} tokens");
+    }
+    let held = match config.quantization {
+        Quantization::None => "none",
+        Quantization::Mxfp8 => "mxfp8",
+    };
+    if let Some(asked) = &options.model.quantization {
+        ensure!(asked == held, "--quantization is {asked}; the checkpoint holds {held}");
+    }
+    let report = checkpoint.report();
+    for name in &report.unknown_config_keys {
+        tracing::debug!("config.json has a key this engine does not know: {name}");
+    }
+    if !report.extra_tensors.is_empty() {
+        let (count, first) = (report.extra_tensors.len(), &report.extra_tensors[0]);
+        tracing::warn!("{count} tensors of the checkpoint are not used, {first} among them");
+    }
+    Ok(())
+}
+
+/// Chooses a backend, loads the ranks, and settles how long a context may be.
+fn load(
+    checkpoint: &Arc<Checkpoint>,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> anyhow::Result<(String, LoadedModel, usize)> {
+    let backend = &options.backend;
+    let request = ProbeRequest { config: checkpoint.config_json().to_vec(), tp: backend.tp, ep: backend.ep };
+    let discovery = backends::find(backend, &request)?;
+    for refused in discovery.refused() {
+        tracing::info!("not used: {refused}");
+    }
+    let (driver, report) = discovery.chosen().map_err(anyhow::Error::msg)?;
+    let longest = checkpoint.config().text.max_position_embeddings;
+    let wanted = options.engine.context.unwrap_or(longest);
+    let load_options = load_options(options, report, wanted);
+    let loaded = load_model(driver, checkpoint, &load_options, progress)?;
+    let room = loaded.num_pages * checkpoint.config().text.sparse.block_size;
+    if options.engine.context.is_some() {
+        ensure!(
+            wanted <= room,
+            "--context-length is {wanted}; {} pages hold {room} tokens, give more --kv-cache-memory-bytes",
+            loaded.num_pages
+        );
+    }
+    Ok((driver.name().to_owned(), loaded, wanted.min(room)))
+}
+
+fn load_options(options: &Options, report: &ProbeReport, context: usize) -> LoadOptions {
+    let backend = &options.backend;
+    let best = if report.dtypes & DTYPE_BF16 != 0 { DTYPE_BF16 } else { DTYPE_F32 };
+    let dtype = if backend.dtype == 0 { best } else { backend.dtype };
+    LoadOptions {
+        dtype,
+        kv_dtype: if backend.kv_dtype == 0 { dtype } else { backend.kv_dtype },
+        tp: backend.tp,
+        ep: backend.ep,
+        max_rows: max_running(&options.engine) as u32,
+        max_step_tokens: max_step_tokens(&options.engine) as u32,
+        max_context: context as u32,
+        page_memory_bytes: backend.page_memory_bytes,
+        num_threads: backend.threads,
+        max_logprobs: options.model.max_logprobs,
+        ..LoadOptions::default()
+    }
+}
+
+fn max_running(options: &EngineOptions) -> usize {
+    options.max_running.unwrap_or(DEFAULT_MAX_RUNNING)
+}
+
+/// Every running request must fit into a step with one token.
+fn max_step_tokens(options: &EngineOptions) -> usize {
+    options.max_step_tokens.unwrap_or(DEFAULT_STEP_TOKENS).max(max_running(options))
+}
+
+fn served_model(
+    dir: &Path,
+    checkpoint: &Checkpoint,
+    text: Option<TextSide>,
+    options: &Options,
+    max_context: usize,
+) -> ServedModel {
+    let generation = checkpoint.generation();
+    let mut names = options.model.served_names.clone();
+    if names.is_empty() {
+        let canonical = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        names.push(canonical.file_name().map_or("m3".into(), |name| name.to_string_lossy().into_owned()));
+    }
+    let vocab_size = checkpoint.config().text.vocab_size as u32;
+    let id_of = |marker: &str| text.as_ref().and_then(|text| text.tokenizer.token_id(marker));
+    let within = |ids: Vec<u32>| ids.into_iter().filter(|id| *id < vocab_size).collect::<Vec<u32>>();
+    let eos = if generation.eos_token_ids.is_empty() { id_of("[e~[").into_iter().collect() } else { generation.eos_token_ids.clone() };
+    let runaway = ["]~b]", "]~!b["].into_iter().filter_map(id_of).collect();
+    ServedModel {
+        names,
+        path: dir.to_owned(),
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        limits: Limits { vocab_size, max_logprobs: options.model.max_logprobs },
+        max_context,
+        sampling_defaults: match options.model.model_defaults {
+            true => SamplingDefaults::of(generation),
+            false => SamplingDefaults::neutral(),
+        },
+        eos_ids: within(eos),
+        runaway_ids: within(runaway),
+        random_seed: options.model.random_seed,
+        template_kwargs: options.model.template_kwargs.clone(),
+        text,
+    }
+}
+
+fn engine_config(checkpoint: &Checkpoint, model: &ServedModel, loaded: &LoadedModel, options: &Options) -> EngineConfig {
+    let config = checkpoint.config();
+    let vocab_size = config.text.vocab_size;
+    let tokenizer = model.text.as_ref().map(|text| text.tokenizer.as_ref());
+    EngineConfig {
+        max_running: max_running(&options.engine),
+        max_queued: options.engine.max_queued,
+        max_step_tokens: max_step_tokens(&options.engine),
+        max_context: model.max_context,
+        page_tokens: config.text.sparse.block_size,
+        num_pages: loaded.num_pages,
+        prefix_cache: options.engine.prefix_cache,
+        mixed_chunk: true,
+        run_ahead: true,
+        vocab_size,
+        forbidden_tokens: forbidden_ids(tokenizer, vocab_size, [config.image_token_id, config.video_token_id]),
+        max_logprobs: options.model.max_logprobs,
+    }
+}

@@ -1,0 +1,247 @@
+//! One message, read and checked by itself.
+
+use serde_json::{Map, Value, json};
+
+use super::tools::valid_name;
+use crate::error::ApiError;
+use crate::openai::fields::kind;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Root,
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl Role {
+    const ALL: [(&'static str, Role); 6] = [
+        ("root", Role::Root),
+        ("system", Role::System),
+        ("developer", Role::Developer),
+        ("user", Role::User),
+        ("assistant", Role::Assistant),
+        ("tool", Role::Tool),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, role)| *role == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A message in one shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    pub role: Role,
+    /// Index in the request, for error paths.
+    pub at: usize,
+    pub text: String,
+    pub reasoning: String,
+    pub calls: Vec<Call>,
+    /// Of a tool result.
+    pub call_id: Option<String>,
+}
+
+/// A tool call of an earlier answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub id: Option<String>,
+    pub name: String,
+    pub arguments: Map<String, Value>,
+}
+
+impl Turn {
+    /// A turn that says nothing.
+    pub fn empty(role: Role, at: usize) -> Self {
+        let (text, reasoning) = (String::new(), String::new());
+        Turn { role, at, text, reasoning, calls: Vec::new(), call_id: None }
+    }
+
+    /// The shape the template reads. An assistant's reasoning is always given, if only empty: the template would
+    /// otherwise look for it in the text and cut a text that merely quotes the closing marker.
+    pub fn into_value(self) -> Value {
+        let mut value = json!({ "role": self.role.name(), "content": self.text });
+        if self.role == Role::Assistant {
+            value["reasoning_content"] = Value::String(self.reasoning);
+            if !self.calls.is_empty() {
+                value["tool_calls"] = self.calls.into_iter().map(Call::into_value).collect();
+            }
+        }
+        if let Some(id) = self.call_id {
+            value["tool_call_id"] = Value::String(id);
+        }
+        value
+    }
+}
+
+impl Call {
+    fn into_value(self) -> Value {
+        let function = json!({ "name": self.name, "arguments": self.arguments });
+        json!({ "id": self.id, "type": "function", "function": function })
+    }
+}
+
+/// Reads message number `at`.
+pub(super) fn read(message: &Value, at: usize) -> Result<Turn, ApiError> {
+    let path = format!("messages[{at}]");
+    let Value::Object(message) = message else {
+        return Err(ApiError::invalid(&path, format!("{path} is {}; expected an object", kind(message))));
+    };
+    let role = role(message, &path)?;
+    let mut turn = Turn::empty(role, at);
+    read_content(&mut turn, message.get("content"), &path)?;
+    match role {
+        Role::Assistant => read_assistant(&mut turn, message, &path)?,
+        Role::Tool => turn.call_id = text_field(message, "tool_call_id", &path)?.map(str::to_owned),
+        _ => {}
+    }
+    if role != Role::Assistant && message.get("tool_calls").is_some_and(|calls| !calls.is_null()) {
+        let param = format!("{path}.tool_calls");
+        return Err(ApiError::invalid(&param, format!("{param}: only role \"assistant\" has tool calls")));
+    }
+    Ok(turn)
+}
+
+fn role(message: &Map<String, Value>, path: &str) -> Result<Role, ApiError> {
+    let param = format!("{path}.role");
+    let name = text_field(message, "role", path)?;
+    let name = name.ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))?;
+    if name == "function" {
+        let sentence = format!("{param} is \"function\", which is obsolete; send role \"tool\" with tool_call_id");
+        return Err(ApiError::invalid(&param, sentence));
+    }
+    let role = Role::ALL.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+    role.ok_or_else(|| {
+        let known = Role::ALL.map(|(name, _)| name).join(", ");
+        ApiError::invalid(&param, format!("{param} is \"{name}\"; expected one of {known}"))
+    })
+}
+
+/// A string field; `null` is absent.
+fn text_field<'a>(object: &'a Map<String, Value>, name: &str, path: &str) -> Result<Option<&'a str>, ApiError> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => {
+            let param = format!("{path}.{name}");
+            Err(ApiError::invalid(&param, format!("{param} is {}; expected a string", kind(other))))
+        }
+    }
+}
+
+fn read_content(turn: &mut Turn, content: Option<&Value>, path: &str) -> Result<(), ApiError> {
+    match content {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(text)) => {
+            turn.text.push_str(text);
+            Ok(())
+        }
+        Some(Value::Array(parts)) => {
+            parts.iter().enumerate().try_for_each(|(at, part)| read_part(turn, part, &format!("{path}.content[{at}]")))
+        }
+        Some(other) => {
+            let param = format!("{path}.content");
+            let sentence = format!("{param} is {}; expected a string, a list of parts or null", kind(other));
+            Err(ApiError::invalid(&param, sentence))
+        }
+    }
+}
+
+/// Parts are joined without a separator, as the template does it.
+fn read_part(turn: &mut Turn, part: &Value, path: &str) -> Result<(), ApiError> {
+    let object = match part {
+        Value::String(text) => {
+            turn.text.push_str(text);
+            return Ok(());
+        }
+        Value::Object(object) => object,
+        other => {
+            return Err(ApiError::invalid(path, format!("{path} is {}; expected an object", kind(other))));
+        }
+    };
+    let type_path = format!("{path}.type");
+    let part_type = text_field(object, "type", path)?;
+    let part_type = part_type.ok_or_else(|| ApiError::invalid(&type_path, format!("{type_path} is missing")))?;
+    let needed = |name: &str| -> Result<&str, ApiError> {
+        let param = format!("{path}.{name}");
+        text_field(object, name, path)?.ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))
+    };
+    match part_type {
+        "text" | "input_text" | "output_text" => turn.text.push_str(needed("text")?),
+        "refusal" => turn.text.push_str(needed("refusal")?),
+        "thinking" | "reasoning" if turn.role == Role::Assistant => turn.reasoning.push_str(needed(part_type)?),
+        "image" | "image_url" | "input_image" | "video" | "video_url" | "input_video" => {
+            let sentence = format!("{type_path} is \"{part_type}\"; this server takes text only");
+            return Err(ApiError::unsupported(&type_path, sentence));
+        }
+        other => {
+            let sentence = format!("{type_path} is \"{other}\"; this server takes \"text\" parts");
+            return Err(ApiError::invalid(&type_path, sentence));
+        }
+    }
+    Ok(())
+}
+
+fn read_assistant(turn: &mut Turn, message: &Map<String, Value>, path: &str) -> Result<(), ApiError> {
+    let given = match text_field(message, "reasoning_content", path)? {
+        Some(text) => Some(text),
+        None => text_field(message, "reasoning", path)?,
+    };
+    if let Some(text) = given {
+        text.clone_into(&mut turn.reasoning);
+    }
+    if message.get("function_call").is_some_and(|call| !call.is_null()) {
+        let param = format!("{path}.function_call");
+        return Err(ApiError::invalid(&param, format!("{param} is obsolete; send tool_calls")));
+    }
+    turn.calls = match message.get("tool_calls") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(calls)) => {
+            let read = calls.iter().enumerate().map(|(at, call)| read_call(call, &format!("{path}.tool_calls[{at}]")));
+            read.collect::<Result<_, _>>()?
+        }
+        Some(other) => {
+            let param = format!("{path}.tool_calls");
+            return Err(ApiError::invalid(&param, format!("{param} is {}; expected a list", kind(other))));
+        }
+    };
+    Ok(())
+}
+
+fn read_call(call: &Value, path: &str) -> Result<Call, ApiError> {
+    let function_path = format!("{path}.function");
+    let object = call.as_object().and_then(|call| Some((call, call.get("function")?.as_object()?)));
+    let Some((call, function)) = object else {
+        return Err(ApiError::invalid(&function_path, format!("{function_path} must be an object")));
+    };
+    let name_path = format!("{function_path}.name");
+    let name = text_field(function, "name", &function_path)?.unwrap_or("");
+    if !valid_name(name) {
+        let sentence = format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
+        return Err(ApiError::invalid(&name_path, sentence));
+    }
+    Ok(Call {
+        id: text_field(call, "id", path)?.filter(|id| !id.is_empty()).map(str::to_owned),
+        name: name.to_owned(),
+        arguments: arguments(function.get("arguments"), &format!("{function_path}.arguments"))?,
+    })
+}
+
+/// OpenAI sends JSON text; some clients send the object itself. Nothing and `""` mean no arguments.
+fn arguments(given: Option<&Value>, param: &str) -> Result<Map<String, Value>, ApiError> {
+    let parsed = match given {
+        None | Some(Value::Null) => return Ok(Map::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => return Ok(Map::new()),
+        Some(Value::String(text)) => serde_json::from_str::<Value>(text)
+            .map_err(|error| ApiError::invalid(param, format!("{param} is not JSON: {error}")))?,
+        Some(other) => other.clone(),
+    };
+    match parsed {
+        Value::Object(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => Err(ApiError::invalid(param, format!("{param} is {}; expected a JSON object", kind(&other)))),
+    }
+}

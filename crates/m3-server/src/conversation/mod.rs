@@ -1,0 +1,54 @@
+//! From the messages a client sent to messages the chat template renders faithfully.
+//!
+//! The template drops what it does not know (a late system message, a second one, unknown roles) and fails on shapes
+//! that OpenAI clients send every day (`arguments` as text, `content: null` in a tool result). This module mends what
+//! has one right reading and refuses the rest with 400 and the field's path; nothing is dropped silently.
+//! It knows no template and no tokens.
+
+mod message;
+mod results;
+mod tools;
+
+use serde_json::Value;
+
+use crate::error::ApiError;
+pub use message::{Call, Role, Turn};
+pub use tools::{check_tools, valid_name};
+
+/// Messages ready for the template: `root`? `system|developer`? then the rest; results in the order of their calls.
+pub fn normalise(messages: &[Value]) -> Result<Vec<Value>, ApiError> {
+    if messages.is_empty() {
+        return Err(ApiError::invalid("messages", "messages is empty; at least one message is needed"));
+    }
+    let turns = messages.iter().enumerate().map(|(at, message)| message::read(message, at));
+    let turns = turns.collect::<Result<Vec<Turn>, ApiError>>()?;
+    let turns = merge_system(check_root(turns)?);
+    let turns = results::pair(turns)?;
+    Ok(turns.into_iter().map(Turn::into_value).collect())
+}
+
+/// `root` outranks `system`, so it may only be the first message.
+fn check_root(turns: Vec<Turn>) -> Result<Vec<Turn>, ApiError> {
+    match turns.iter().skip(1).find(|turn| turn.role == Role::Root) {
+        Some(turn) => {
+            let param = format!("messages[{}].role", turn.at);
+            Err(ApiError::invalid(param, "role \"root\" is only allowed in the first message"))
+        }
+        None => Ok(turns),
+    }
+}
+
+/// The template has one place for system text. All of them are joined there, in order, an empty line between.
+fn merge_system(turns: Vec<Turn>) -> Vec<Turn> {
+    let is_system = |turn: &Turn| matches!(turn.role, Role::System | Role::Developer);
+    let (system, mut rest): (Vec<Turn>, Vec<Turn>) = turns.into_iter().partition(is_system);
+    let Some(first) = system.first() else { return rest };
+    let texts = system.iter().map(|turn| turn.text.as_str()).filter(|text| !text.is_empty());
+    let merged = Turn { text: texts.collect::<Vec<_>>().join("\n\n"), ..Turn::empty(first.role, first.at) };
+    let place = usize::from(rest.first().is_some_and(|turn| turn.role == Role::Root));
+    rest.insert(place, merged);
+    rest
+}
+
+#[cfg(test)]
+mod tests;

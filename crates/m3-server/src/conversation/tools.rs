@@ -1,0 +1,58 @@
+//! The tools a request declares.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::openai::fields::kind;
+
+/// Checks the list; the template reads it as it came (key order is part of the prompt).
+pub fn check_tools(tools: &[Value]) -> Result<(), ApiError> {
+    let mut names = HashSet::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let name = check_tool(tool, &format!("tools[{at}]"))?;
+        if !names.insert(name) {
+            let param = format!("tools[{at}].function.name");
+            return Err(ApiError::invalid(&param, format!("{param} is \"{name}\", which an earlier tool has")));
+        }
+    }
+    Ok(())
+}
+
+fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
+    let expected_type = tool.get("type").is_none_or(|name| name == "function");
+    if !expected_type {
+        let param = format!("{path}.type");
+        return Err(ApiError::invalid(&param, format!("{param} must be \"function\"")));
+    }
+    let param = format!("{path}.function");
+    let Some(function) = tool.get("function").and_then(Value::as_object) else {
+        return Err(ApiError::invalid(&param, format!("{param} must be an object")));
+    };
+    let name_path = format!("{param}.name");
+    let name = match function.get("name") {
+        Some(Value::String(name)) => name,
+        Some(other) => {
+            return Err(ApiError::invalid(&name_path, format!("{name_path} is {}; expected a string", kind(other))));
+        }
+        None => return Err(ApiError::invalid(&name_path, format!("{name_path} is missing"))),
+    };
+    if !valid_name(name) {
+        let sentence = format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
+        return Err(ApiError::invalid(&name_path, sentence));
+    }
+    match function.get("parameters") {
+        None | Some(Value::Null | Value::Object(_)) => Ok(name),
+        Some(other) => {
+            let param = format!("{param}.parameters");
+            Err(ApiError::invalid(&param, format!("{param} is {}; expected a JSON schema", kind(other))))
+        }
+    }
+}
+
+/// A name that stays whole inside the model's markup. Wider than OpenAI's own rule, because dots are in use.
+pub fn valid_name(name: &str) -> bool {
+    let allowed = |letter: char| letter.is_alphanumeric() || "_-.:/".contains(letter);
+    (1..=256).contains(&name.len()) && name.chars().all(allowed)
+}

@@ -1,0 +1,148 @@
+//! One answer as a sequence of events. Streams send them as they come, whole answers fold them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::Stream;
+use m3_core::event::{Finish, FinishReason, RequestEvent, SampledToken, TokenScore};
+use m3_core::text::parse::Delta;
+
+use super::answer::{Answer, OutputToken, Reason};
+use super::feed::{Feed, FeedItem};
+use crate::app::App;
+use crate::error::ApiError;
+
+/// What happened.
+#[derive(Debug)]
+pub enum ChoiceEvent {
+    /// Log-probabilities of prompt tokens, in order, from the second one on.
+    Prompt(Vec<TokenScore>),
+    Output(Output),
+    /// The last event of a good answer.
+    Done(Done),
+    /// The last event of a broken one.
+    Failed(ApiError),
+}
+
+/// New tokens and the deltas that became certain with them.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub deltas: Vec<Delta>,
+    pub tokens: Vec<OutputToken>,
+    /// So far.
+    pub completion_tokens: u32,
+    pub reasoning_tokens: u32,
+}
+
+/// The end of a good answer.
+#[derive(Debug)]
+pub struct Done {
+    /// What was held back until the end.
+    pub deltas: Vec<Delta>,
+    pub reason: Reason,
+    pub completion_tokens: u32,
+    pub reasoning_tokens: u32,
+    pub cached_tokens: u32,
+}
+
+/// An answer in the making.
+pub struct Choice {
+    feed: Feed,
+    answer: Answer,
+    app: Arc<App>,
+    received: Instant,
+    last_token: Option<Instant>,
+    /// Set when the text ended before the engine did; the engine is aborted and the rest ignored.
+    ended: Option<Reason>,
+}
+
+impl Choice {
+    /// `received` is when the HTTP request came.
+    pub fn new(feed: Feed, answer: Answer, app: Arc<App>, received: Instant) -> Self {
+        Choice { feed, answer, app, received, last_token: None, ended: None }
+    }
+
+    /// All events; the last one is `Done` or `Failed`.
+    pub fn into_events(self) -> impl Stream<Item = ChoiceEvent> + Send {
+        futures_util::stream::unfold(Some(self), |choice| async move {
+            let mut choice = choice?;
+            let event = choice.next().await;
+            let last = matches!(event, ChoiceEvent::Done(_) | ChoiceEvent::Failed(_));
+            Some((event, (!last).then_some(choice)))
+        })
+    }
+
+    async fn next(&mut self) -> ChoiceEvent {
+        loop {
+            match self.feed.next().await {
+                FeedItem::Event(_) if self.ended.is_some() => {}
+                FeedItem::Event(RequestEvent::Prompt { scores, .. }) => return ChoiceEvent::Prompt(scores),
+                FeedItem::Event(RequestEvent::Tokens(tokens)) => return ChoiceEvent::Output(self.read(tokens)),
+                FeedItem::End(finish) => return self.end(&finish),
+            }
+        }
+    }
+
+    fn read(&mut self, tokens: Vec<SampledToken>) -> Output {
+        self.time_tokens(tokens.len());
+        let mut output = Output::default();
+        for sampled in tokens {
+            let pushed = self.answer.push(sampled.token);
+            output.deltas.extend(pushed.deltas);
+            output.tokens.push(OutputToken { sampled, num_chars: pushed.num_chars });
+            if let Some(reason) = pushed.ended {
+                self.ended = Some(reason);
+                self.feed.abort();
+                break;
+            }
+        }
+        output.completion_tokens = self.answer.completion_tokens;
+        output.reasoning_tokens = self.answer.reasoning_tokens;
+        output
+    }
+
+    fn time_tokens(&mut self, count: usize) {
+        let now = Instant::now();
+        match self.last_token.replace(now) {
+            None => self.app.metrics.first_token(now - self.received),
+            Some(last) => self.app.metrics.next_tokens(now - last, count),
+        }
+    }
+
+    fn end(&mut self, finish: &Finish) -> ChoiceEvent {
+        let counted_stop = self.ended.is_none() && matches!(finish.reason, FinishReason::Stop { .. });
+        let deltas = self.answer.finish(counted_stop);
+        self.app.metrics.answer_ended(self.received.elapsed(), finish, self.answer.completion_tokens);
+        self.app.metrics.parser_faults(&self.answer.faults());
+        let reason = match self.reason(finish) {
+            Ok(reason) => reason,
+            Err(error) => return ChoiceEvent::Failed(error),
+        };
+        ChoiceEvent::Done(Done {
+            deltas,
+            reason,
+            completion_tokens: self.answer.completion_tokens,
+            reasoning_tokens: self.answer.reasoning_tokens,
+            cached_tokens: finish.usage.cached_tokens,
+        })
+    }
+
+    fn reason(&self, finish: &Finish) -> Result<Reason, ApiError> {
+        if let Some(reason) = self.ended {
+            return Ok(reason);
+        }
+        match &finish.reason {
+            FinishReason::Stop { .. } | FinishReason::Length if self.answer.stop_hit() => Ok(Reason::Stop),
+            FinishReason::Stop { .. } if self.answer.has_calls() => Ok(Reason::ToolCalls),
+            FinishReason::Stop { .. } => Ok(Reason::Stop),
+            FinishReason::Length => Ok(Reason::Length),
+            FinishReason::Aborted if self.feed.overflowed() => {
+                let buffer = self.app.http.stream_buffer;
+                let sentence = format!("the client read too slowly: it was more than {buffer} tokens behind");
+                Err(ApiError::new(axum::http::StatusCode::REQUEST_TIMEOUT, sentence).with_code("slow_client"))
+            }
+            FinishReason::Aborted => Err(ApiError::unavailable("aborted", "the request was aborted by the server")),
+            FinishReason::Error(sentence) => Err(ApiError::engine(sentence.clone())),
+        }
+    }
+}

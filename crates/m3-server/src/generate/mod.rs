@@ -1,0 +1,112 @@
+//! From checked requests to answers: submits to the engine, reads what comes back, and hands out events that both
+//! streams and whole answers are made of. Dropping a [`Session`] aborts everything it asked for.
+
+mod answer;
+mod choice;
+mod feed;
+mod sampling;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, SelectAll};
+use m3_core::request::{Request, RequestId};
+use m3_core::text::parse::ParserOptions;
+
+use crate::app::{App, InFlight, Serving};
+use crate::error::ApiError;
+use crate::openai::generation::Generation;
+pub use answer::{Answer, OutputToken, Reason};
+pub use choice::{Choice, ChoiceEvent, Done, Output};
+pub use feed::{ChannelSink, Feed, FeedItem};
+pub use sampling::resolve_sampling;
+
+/// What to generate.
+pub struct Job {
+    /// Token ids; each prompt gets `generation.n` answers.
+    pub prompts: Vec<Vec<u32>>,
+    pub generation: Generation,
+    /// When the request names no limit; still cut to the room in the context. `None` = all the room.
+    pub default_max_tokens: Option<u32>,
+    pub logprobs: Option<u32>,
+    pub prompt_logprobs: Option<u32>,
+    /// How output text is read; `None` = ids only.
+    pub parser: Option<ParserOptions>,
+    pub parallel_tool_calls: bool,
+    pub received: Instant,
+}
+
+/// Running answers. Answer `p * n + i` is the `i`th of prompt `p`.
+pub struct Session {
+    events: SelectAll<BoxStream<'static, (usize, ChoiceEvent)>>,
+    _in_flight: InFlight,
+}
+
+impl Session {
+    /// Submits everything or nothing.
+    pub fn start(app: &Arc<App>, job: &Job) -> Result<Self, ApiError> {
+        let serving = app.serving()?;
+        let in_flight = app.enter()?;
+        let mut events = SelectAll::new();
+        for (prompt_at, prompt) in job.prompts.iter().enumerate() {
+            for at in 0..job.generation.n {
+                let index = prompt_at * job.generation.n as usize + at as usize;
+                let choice = start_choice(app, serving, job, prompt, at)?;
+                events.push(choice.into_events().map(move |event| (index, event)).boxed());
+            }
+        }
+        Ok(Session { events, _in_flight: in_flight })
+    }
+
+    /// The next event of any answer; `None` when all have ended.
+    pub async fn next(&mut self) -> Option<(usize, ChoiceEvent)> {
+        self.events.next().await
+    }
+}
+
+fn start_choice(
+    app: &Arc<App>,
+    serving: &Serving,
+    job: &Job,
+    prompt: &[u32],
+    at: u32,
+) -> Result<Choice, ApiError> {
+    let id = RequestId(app.next_id());
+    let generation = &job.generation;
+    let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
+    let request = Request {
+        id,
+        prompt: prompt.to_vec(),
+        sampling: resolve_sampling(generation, &serving.model, at, id.0),
+        max_tokens,
+        min_tokens: generation.min_tokens.min(max_tokens),
+        stop_token_ids: serving.model.stop_ids_for(generation),
+        logprobs: job.logprobs,
+        prompt_logprobs: job.prompt_logprobs,
+        cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
+        priority: generation.priority,
+        mask: None,
+    };
+    let feed = Feed::submit(&serving.engine, request, app.http.stream_buffer)?;
+    let answer = Answer::new(serving.model.text.as_ref(), job.parser.clone(), job.parallel_tool_calls);
+    Ok(Choice::new(feed, answer, Arc::clone(app), job.received))
+}
+
+/// Without a limit an answer may fill the context; an explicit limit that does not fit is refused with both numbers.
+fn resolve_max_tokens(job: &Job, prompt_tokens: usize, max_context: usize) -> Result<u32, ApiError> {
+    let room = max_context.saturating_sub(prompt_tokens).min(u32::MAX as usize) as u32;
+    match job.generation.max_tokens {
+        // The engine answers a prompt that leaves no room at all.
+        None => Ok(job.default_max_tokens.unwrap_or(u32::MAX).min(room).max(1)),
+        Some(asked) if asked <= room || prompt_tokens >= max_context => Ok(asked),
+        Some(asked) => {
+            let sentence = format!(
+                "the prompt has {prompt_tokens} tokens and max_tokens is {asked}, {} in all; this server's context \
+                 is {max_context} tokens",
+                prompt_tokens as u64 + u64::from(asked)
+            );
+            Err(ApiError::invalid("max_tokens", sentence).with_code("context_length_exceeded"))
+        }
+    }
+}

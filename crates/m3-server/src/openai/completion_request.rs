@@ -1,0 +1,92 @@
+//! The body of `POST /v1/completions`.
+
+use serde_json::Value;
+
+use super::fields::{Fields, kind};
+use super::generation::{Generation, Limits, check_alternatives};
+use super::refused::take_refused;
+use crate::error::ApiError;
+
+/// A completion request, checked.
+#[derive(Clone, Debug)]
+pub struct CompletionRequest {
+    pub generation: Generation,
+    pub prompts: Vec<Prompt>,
+    pub echo: bool,
+    /// Alternatives per token; `None` = no log-probabilities.
+    pub logprobs: Option<u32>,
+    /// Marker texts in a text prompt become control tokens, because the caller rendered it.
+    pub parse_special: bool,
+}
+
+/// One prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
+}
+
+/// Most prompts in one body.
+pub const MAX_PROMPTS: usize = 1024;
+/// OpenAI's default for this route, used as far as the context has room.
+pub const DEFAULT_MAX_TOKENS: u32 = 16;
+
+impl CompletionRequest {
+    /// Reads a body.
+    pub fn read(body: Value, limits: Limits) -> Result<Self, ApiError> {
+        let mut fields = Fields::new(body)?;
+        take_refused(&mut fields)?;
+        let logprobs = fields.take::<i64>("logprobs")?;
+        let logprobs = logprobs.map(|asked| check_alternatives("logprobs", asked, limits)).transpose()?;
+        let request = CompletionRequest {
+            prompts: prompts(fields.take_value("prompt"))?,
+            echo: fields.switch("echo", false)?,
+            logprobs,
+            parse_special: fields.switch("parse_special", true)?,
+            generation: Generation::take(&mut fields, limits)?,
+        };
+        fields.log_rest("/v1/completions");
+        Ok(request)
+    }
+}
+
+fn prompts(prompt: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
+    let wrong = |value: &Value| {
+        let sentence = format!("prompt is {}; expected text, token ids, or a list of either", kind(value));
+        ApiError::invalid("prompt", sentence)
+    };
+    let list = match prompt {
+        None => return Err(ApiError::invalid("prompt", "prompt is missing")),
+        Some(Value::String(text)) => return Ok(vec![Prompt::Text(text)]),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(wrong(&other)),
+    };
+    if list.is_empty() {
+        return Err(ApiError::invalid("prompt", "prompt is an empty list"));
+    }
+    if list.iter().all(Value::is_number) {
+        return Ok(vec![Prompt::Tokens(ids(&list, "prompt")?)]);
+    }
+    if list.len() > MAX_PROMPTS {
+        let sentence = format!("prompt has {} entries; this server takes up to {MAX_PROMPTS}", list.len());
+        return Err(ApiError::invalid("prompt", sentence));
+    }
+    let one = |(at, value): (usize, Value)| match value {
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(list) => ids(&list, &format!("prompt[{at}]")).map(Prompt::Tokens),
+        other => {
+            let param = format!("prompt[{at}]");
+            Err(ApiError::invalid(&param, format!("{param} is {}; expected text or token ids", kind(&other))))
+        }
+    };
+    list.into_iter().enumerate().map(one).collect()
+}
+
+/// Token ids; whether they are in the vocabulary is the engine's check.
+pub fn ids(list: &[Value], param: &str) -> Result<Vec<u32>, ApiError> {
+    let one = |(at, value): (usize, &Value)| {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| ApiError::invalid(format!("{param}[{at}]"), format!("{param}[{at}] is {value}; expected a token id")))
+    };
+    list.iter().enumerate().map(one).collect()
+}

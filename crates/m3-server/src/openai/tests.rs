@@ -1,0 +1,191 @@
+//! Ranges, defaults and refusals of request fields.
+
+use m3_core::text::parse::ThinkingMode;
+use serde_json::{Map, Value, json};
+
+use super::chat_request::ChatRequest;
+use super::completion_request::{CompletionRequest, Prompt};
+use super::generation::Limits;
+use crate::error::ApiError;
+
+const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20 };
+
+fn chat(fields: Value) -> Result<ChatRequest, ApiError> {
+    let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    ChatRequest::read(body, LIMITS, &Map::new())
+}
+
+fn completion(fields: Value) -> Result<CompletionRequest, ApiError> {
+    let mut body = json!({"prompt": "hi"});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    CompletionRequest::read(body, LIMITS)
+}
+
+#[test]
+fn values_out_of_range_are_400_and_name_the_field() {
+    for (fields, param) in [
+        (json!({"temperature": 5}), "temperature"),
+        (json!({"temperature": -0.1}), "temperature"),
+        (json!({"temperature": "hot"}), "temperature"),
+        (json!({"top_p": 1.1}), "top_p"),
+        (json!({"top_p": -1}), "top_p"),
+        (json!({"top_k": -2}), "top_k"),
+        (json!({"min_p": 2}), "min_p"),
+        (json!({"presence_penalty": 2.5}), "presence_penalty"),
+        (json!({"frequency_penalty": -3}), "frequency_penalty"),
+        (json!({"repetition_penalty": 0}), "repetition_penalty"),
+        (json!({"max_tokens": -1}), "max_tokens"),
+        (json!({"max_tokens": 1.5}), "max_tokens"),
+        (json!({"max_completion_tokens": -1}), "max_completion_tokens"),
+        (json!({"max_tokens": 3, "min_tokens": 4}), "min_tokens"),
+        (json!({"n": 0}), "n"),
+        (json!({"n": 129}), "n"),
+        (json!({"seed": 1.5}), "seed"),
+        (json!({"logit_bias": {"1000": 1}}), "logit_bias"),
+        (json!({"logit_bias": {"x": 1}}), "logit_bias"),
+        (json!({"logit_bias": {"1": 101}}), "logit_bias"),
+        (json!({"stop": ""}), "stop"),
+        (json!({"stop": ["a", ""]}), "stop"),
+        (json!({"stop": 3}), "stop"),
+        (json!({"stop": vec!["a"; 17]}), "stop"),
+        (json!({"stop_token_ids": [1000]}), "stop_token_ids"),
+        (json!({"stream_options": {"include_usage": 3}}), "stream_options.include_usage"),
+    ] {
+        assert_eq!(chat(fields.clone()).unwrap_err().param.as_deref(), Some(param), "chat {fields}");
+        assert_eq!(completion(fields.clone()).unwrap_err().param.as_deref(), Some(param), "completion {fields}");
+    }
+}
+
+#[test]
+fn values_at_the_limits_are_taken() {
+    let request = chat(json!({
+        "temperature": 2, "top_p": 0, "top_k": -1, "min_p": 1, "seed": -1, "n": 128, "stop": vec!["a"; 16],
+        "max_tokens": 512_000, "max_completion_tokens": 0, "logit_bias": {"999": -100}, "presence_penalty": -2,
+        "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "skip_special_tokens": true,
+        "nonsense": 1,
+    }))
+    .unwrap();
+    assert_eq!(request.generation.max_tokens, Some(0), "the newer name wins");
+    assert_eq!(request.generation.seed, Some(u64::MAX));
+    assert_eq!(request.generation.top_k, Some(0));
+    assert_eq!(request.generation.logit_bias, [(999, -100.0)]);
+}
+
+#[test]
+fn null_is_the_same_as_absent() {
+    let request = chat(json!({"temperature": null, "stop": null, "tools": null, "tool_choice": null, "n": null,
+        "stream_options": null, "response_format": null, "logprobs": null}))
+    .unwrap();
+    assert_eq!(request.generation.temperature, None);
+    assert_eq!(request.generation.n, 1);
+    assert_eq!(request.logprobs, None);
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
+    for (fields, param) in [
+        (json!({"response_format": {"type": "json_object"}}), "response_format"),
+        (json!({"guided_json": {"type": "object"}}), "guided_json"),
+        (json!({"use_beam_search": true}), "use_beam_search"),
+        (json!({"best_of": 2}), "best_of"),
+        (json!({"separate_reasoning": false}), "separate_reasoning"),
+        (json!({"bootstrap_room": 7}), "bootstrap_room"),
+        (json!({"continue_final_message": true}), "continue_final_message"),
+        (json!({"suffix": "x"}), "suffix"),
+    ] {
+        let error = chat(fields.clone()).unwrap_err();
+        assert_eq!((error.param.as_deref(), error.code), (Some(param), Some("unsupported_parameter")), "{fields}");
+    }
+    chat(json!({
+        "response_format": {"type": "text"}, "best_of": 1, "use_beam_search": false, "separate_reasoning": true,
+        "stream_reasoning": true, "continue_final_message": false, "return_hidden_states": false, "suffix": "",
+        "no_stop_trim": false, "ignore_eos": false, "length_penalty": 1.0,
+    }))
+    .unwrap();
+}
+
+#[test]
+fn forcing_a_tool_is_refused_by_field_until_it_can_be_enforced() {
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    for choice in [json!("required"), json!({"type": "function", "function": {"name": "f"}}), json!("sometimes")] {
+        let error = chat(json!({"tools": tools, "tool_choice": choice})).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("tool_choice"));
+    }
+    assert_eq!(chat(json!({"tools": tools, "tool_choice": "auto"})).unwrap().tools.len(), 1);
+    let none = chat(json!({"tools": tools, "tool_choice": "none"})).unwrap();
+    assert!(none.tools.is_empty() && !none.parse_tools);
+}
+
+#[test]
+fn the_effective_thinking_mode_follows_the_order_of_explicitness() {
+    let mode = |fields| {
+        let request = chat(fields).unwrap();
+        (request.thinking_mode, request.template_kwargs.get("thinking_mode").cloned())
+    };
+    use ThinkingMode::{Adaptive, Disabled, Enabled};
+    assert_eq!(mode(json!({})), (Adaptive, None));
+    assert_eq!(mode(json!({"thinking": {"type": "adaptive"}})), (Adaptive, Some(json!("adaptive"))));
+    assert_eq!(mode(json!({"reasoning_effort": "minimal"})).0, Disabled);
+    assert_eq!(mode(json!({"reasoning_effort": "none"})).0, Disabled);
+    assert_eq!(mode(json!({"reasoning_effort": "high"})), (Adaptive, None));
+    assert_eq!(mode(json!({"reasoning_effort": "high", "thinking": {"type": "disabled"}})).0, Disabled);
+    let both = json!({"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking_mode": "enabled"}});
+    assert_eq!(mode(both), (Enabled, Some(json!("enabled"))));
+    assert_eq!(mode(json!({"chat_template_kwargs": {"enable_thinking": false}})).0, Disabled);
+    for (fields, param) in [
+        (json!({"thinking": {"type": "sometimes"}}), "thinking.type"),
+        (json!({"thinking": {}}), "thinking.type"),
+        (json!({"thinking": "enabled"}), "thinking"),
+        (json!({"chat_template_kwargs": {"thinking_mode": "x"}}), "chat_template_kwargs.thinking_mode"),
+        (json!({"chat_template_kwargs": {"messages": []}}), "chat_template_kwargs.messages"),
+    ] {
+        assert_eq!(chat(fields).unwrap_err().param.as_deref(), Some(param));
+    }
+}
+
+#[test]
+fn server_defaults_of_the_template_give_way_to_the_request() {
+    let defaults = json!({"thinking_mode": "disabled", "model_identity": "X"}).as_object().unwrap().clone();
+    let read = |fields: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        ChatRequest::read(body, LIMITS, &defaults).unwrap()
+    };
+    let plain = read(json!({}));
+    assert_eq!((plain.thinking_mode, &plain.template_kwargs["model_identity"]), (ThinkingMode::Disabled, &json!("X")));
+    assert_eq!(read(json!({"thinking": {"type": "enabled"}})).thinking_mode, ThinkingMode::Enabled);
+}
+
+#[test]
+fn log_probabilities_have_each_route_s_own_form() {
+    assert_eq!(chat(json!({"logprobs": true})).unwrap().logprobs, Some(0));
+    assert_eq!(chat(json!({"logprobs": true, "top_logprobs": 20})).unwrap().logprobs, Some(20));
+    assert_eq!(chat(json!({"top_logprobs": 2})).unwrap_err().param.as_deref(), Some("top_logprobs"));
+    assert_eq!(chat(json!({"logprobs": true, "top_logprobs": 21})).unwrap_err().param.as_deref(), Some("top_logprobs"));
+    assert_eq!(completion(json!({"logprobs": 3})).unwrap().logprobs, Some(3));
+    assert_eq!(completion(json!({"logprobs": 21})).unwrap_err().param.as_deref(), Some("logprobs"));
+    assert_eq!(completion(json!({"logprobs": true})).unwrap_err().param.as_deref(), Some("logprobs"));
+}
+
+#[test]
+fn prompts_come_in_four_forms() {
+    let prompts = |prompt: Value| completion(json!({"prompt": prompt})).map(|request| request.prompts);
+    let text = |text: &str| Prompt::Text(text.into());
+    assert_eq!(prompts(json!("a")).unwrap(), [text("a")]);
+    assert_eq!(prompts(json!(["a", "b"])).unwrap(), [text("a"), text("b")]);
+    assert_eq!(prompts(json!([1, 2])).unwrap(), [Prompt::Tokens(vec![1, 2])]);
+    assert_eq!(prompts(json!([[1], [2, 3]])).unwrap(), [Prompt::Tokens(vec![1]), Prompt::Tokens(vec![2, 3])]);
+    for (prompt, param) in [
+        (json!(null), "prompt"),
+        (json!([]), "prompt"),
+        (json!({}), "prompt"),
+        (json!([1, -1]), "prompt[1]"),
+        (json!([[1.5]]), "prompt[0][0]"),
+        (json!(["a", {}]), "prompt[1]"),
+    ] {
+        assert_eq!(prompts(prompt).unwrap_err().param.as_deref(), Some(param));
+    }
+    assert_eq!(completion(json!({})).unwrap().generation.max_tokens, None);
+    assert_eq!(completion(json!({"max_tokens": 0})).unwrap().generation.max_tokens, Some(0));
+}

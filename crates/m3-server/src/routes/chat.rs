@@ -1,0 +1,111 @@
+//! `POST /v1/chat/completions`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use m3_core::text::parse::{ParserOptions, ToolSet};
+use m3_core::text::template::RenderInput;
+use serde_json::Value;
+
+use super::{blocking, check_model, head, with_id};
+use crate::app::{App, Serving};
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::generate::{Job, Session};
+use crate::model::TextSide;
+use crate::openai::chat_request::ChatRequest;
+use crate::shape::{ChatShape, TokenNames};
+use crate::stream;
+
+/// Renders, submits and answers.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, ApiError> {
+    let received = Instant::now();
+    let work = Arc::clone(&app);
+    let (request, job) = blocking(move || prepare(&work, body, received)).await?;
+    let serving = app.serving()?;
+    let head = head("chatcmpl", &headers, serving);
+    let id = head.id.clone();
+    let mut delivery = request.generation.delivery;
+    delivery.include_usage |= app.http.always_usage;
+    let tokenizer = serving.model.text.as_ref().map(|text| text.tokenizer.clone());
+    let names = request.logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
+    let n = request.generation.n as usize;
+    let shape = ChatShape::new(head, delivery, names, request.include_reasoning, &job.prompts[0], n);
+    let session = Session::start(&app, &job)?;
+    let response = if delivery.stream {
+        stream::events(session, shape, app.http.heartbeat)
+    } else {
+        stream::whole(session, shape).await?
+    };
+    Ok(with_id(response, &id))
+}
+
+/// Everything before the engine: checks, template, tokens.
+pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest, Job), ApiError> {
+    let serving = app.serving()?;
+    let text = text_side(serving)?;
+    let request = ChatRequest::read(body, serving.model.limits, &serving.model.template_kwargs)?;
+    check_model(serving, request.generation.model.as_deref())?;
+    let tools = ToolSet::from_json(&Value::Array(request.tools.clone()))
+        .map_err(|error| ApiError::invalid("tools", error.to_string()))?;
+    let (_, prompt) = render(text, &request)?;
+    let parser = ParserOptions {
+        thinking_mode: if request.add_generation_prompt { request.thinking_mode } else { Default::default() },
+        tools: Arc::new(tools),
+        stop: request.generation.stop.clone(),
+        include_stop: request.generation.include_stop,
+        parse_tools: request.parse_tools,
+        markers: text.markers.clone(),
+        ..ParserOptions::default()
+    };
+    let job = Job {
+        prompts: vec![prompt],
+        generation: request.generation.clone(),
+        default_max_tokens: None,
+        logprobs: request.logprobs,
+        prompt_logprobs: None,
+        parser: Some(parser),
+        parallel_tool_calls: request.parallel_tool_calls,
+        received,
+    };
+    Ok((request, job))
+}
+
+/// The text side, or 400 with the way out.
+pub(super) fn text_side(serving: &Serving) -> Result<&TextSide, ApiError> {
+    serving.model.text.as_ref().ok_or_else(|| {
+        let sentence = "this server runs without a tokenizer (--skip-tokenizer-init): send token ids to /v1/completions";
+        ApiError::new(axum::http::StatusCode::BAD_REQUEST, sentence).with_code("no_tokenizer")
+    })
+}
+
+/// The prompt's text and ids.
+pub(super) fn render(text: &TextSide, request: &ChatRequest) -> Result<(String, Vec<u32>), ApiError> {
+    let bad_request = axum::http::StatusCode::BAD_REQUEST;
+    let Some(template) = &text.template else {
+        let sentence = "this model has no chat template: start the server with --chat-template, or use /v1/completions";
+        return Err(ApiError::new(bad_request, sentence).with_code("no_chat_template"));
+    };
+    let messages = Value::Array(request.messages.clone());
+    let tools = (!request.tools.is_empty()).then(|| Value::Array(request.tools.clone()));
+    let input = RenderInput {
+        messages: &messages,
+        tools: tools.as_ref(),
+        add_generation_prompt: request.add_generation_prompt,
+        kwargs: Some(&request.template_kwargs),
+    };
+    // A template that cannot take a conversation says why; that is the client's to mend.
+    let rendered = template
+        .render(&input, Some(&text.tokenizer))
+        .map_err(|error| ApiError::invalid("messages", error.to_string()))?;
+    let ids = text.tokenizer.encode_segments(&rendered.segments);
+    let ids = ids.map_err(|error| ApiError::invalid("messages", error.to_string()))?;
+    Ok((rendered.prompt, ids))
+}

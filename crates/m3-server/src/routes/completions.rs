@@ -1,0 +1,99 @@
+//! `POST /v1/completions`: raw prompts, also as token ids, also only scored (`echo`, `logprobs`, `max_tokens: 0`).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use m3_core::text::parse::ParserOptions;
+use serde_json::Value;
+
+use super::chat::text_side;
+use super::{blocking, check_model, head, with_id};
+use crate::app::{App, Serving};
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::generate::{Job, Session};
+use crate::openai::completion_request::{CompletionRequest, DEFAULT_MAX_TOKENS, Prompt};
+use crate::shape::{CompletionShape, Echo, TokenNames};
+use crate::stream;
+
+/// Encodes, submits and answers.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, ApiError> {
+    let received = Instant::now();
+    let work = Arc::clone(&app);
+    let (request, job) = blocking(move || prepare(&work, body, received)).await?;
+    let serving = app.serving()?;
+    let head = head("cmpl", &headers, serving);
+    let id = head.id.clone();
+    let mut delivery = request.generation.delivery;
+    delivery.include_usage |= app.http.always_usage;
+    let tokenizer = serving.model.text.as_ref().map(|text| text.tokenizer.clone());
+    // Without texts the ids are all there is to send.
+    delivery.token_ids |= tokenizer.is_none();
+    let names = request.logprobs.map(|_| TokenNames::new(tokenizer.clone(), delivery.tokens_as_ids));
+    let echo = Echo { prompts: job.prompts.clone(), echo: request.echo, tokenizer };
+    let shape = CompletionShape::new(head, delivery, names, echo, request.generation.n as usize);
+    let session = Session::start(&app, &job)?;
+    let response = if delivery.stream {
+        stream::events(session, shape, app.http.heartbeat)
+    } else {
+        stream::whole(session, shape).await?
+    };
+    Ok(with_id(response, &id))
+}
+
+fn prepare(app: &App, body: Value, received: Instant) -> Result<(CompletionRequest, Job), ApiError> {
+    let serving = app.serving()?;
+    let request = CompletionRequest::read(body, serving.model.limits)?;
+    check_model(serving, request.generation.model.as_deref())?;
+    let prompts = request.prompts.iter().map(|prompt| encode(serving, prompt, request.parse_special));
+    let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+    let parser = parser(serving, &request)?;
+    let job = Job {
+        prompts,
+        generation: request.generation.clone(),
+        default_max_tokens: Some(DEFAULT_MAX_TOKENS.max(request.generation.min_tokens)),
+        logprobs: request.logprobs,
+        prompt_logprobs: request.logprobs.filter(|_| request.echo),
+        parser,
+        parallel_tool_calls: true,
+        received,
+    };
+    Ok((request, job))
+}
+
+fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec<u32>, ApiError> {
+    match prompt {
+        Prompt::Tokens(ids) => Ok(ids.clone()),
+        Prompt::Text(text) => {
+            let tokenizer = &text_side(serving)?.tokenizer;
+            let ids = if parse_special { tokenizer.encode_special(text) } else { tokenizer.encode_ordinary(text) };
+            ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))
+        }
+    }
+}
+
+/// Text as it is: reasoning and tool markup are content here. Only stop strings are looked for.
+fn parser(serving: &Serving, request: &CompletionRequest) -> Result<Option<ParserOptions>, ApiError> {
+    let Some(text) = &serving.model.text else {
+        if request.generation.stop.is_empty() {
+            return Ok(None);
+        }
+        let sentence = "stop strings need a tokenizer, which this server runs without; send stop_token_ids";
+        return Err(ApiError::unsupported("stop", sentence));
+    };
+    Ok(Some(ParserOptions {
+        stop: request.generation.stop.clone(),
+        include_stop: request.generation.include_stop,
+        parse_reasoning: false,
+        parse_tools: false,
+        markers: text.markers.clone(),
+        ..ParserOptions::default()
+    }))
+}

@@ -1,0 +1,106 @@
+//! The HTTP surface: paths, access, and one shape for every refusal, axum's own included.
+
+mod access;
+mod chat;
+mod completions;
+mod models;
+mod probes;
+mod text;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::app::{App, Serving};
+use crate::error::ApiError;
+use crate::shape::Head;
+pub use chat::prepare as prepare_chat;
+
+/// All routes of a server.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*name}", get(models::one))
+        .route("/tokenize", post(text::tokenize))
+        .route("/v1/tokenize", post(text::tokenize))
+        .route("/detokenize", post(text::detokenize))
+        .route("/v1/detokenize", post(text::detokenize))
+        .route("/health", get(probes::health))
+        .route("/live", get(probes::live))
+        .route("/ready", get(probes::ready))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(DefaultBodyLimit::max(app.http.max_body_bytes))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), access::check))
+        .with_state(app)
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let headers = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
+    (headers, crate::metrics::render(&app)).into_response()
+}
+
+async fn not_found(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path())).with_code("not_found")
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    let sentence = format!("{} does not take {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, sentence).with_code("method_not_allowed")
+}
+
+/// A bug in a handler ends one request, not the server.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    ApiError::engine("the server failed on this request; its log says more").into_response()
+}
+
+/// 404 unless the model goes by this name here.
+fn check_model(serving: &Serving, asked: Option<&str>) -> Result<(), ApiError> {
+    if serving.model.answers_to(asked) {
+        return Ok(());
+    }
+    let known = serving.model.names.join(", ");
+    let sentence = format!("there is no model \"{}\"; this server has {known}", asked.unwrap_or(""));
+    let mut error = ApiError::new(StatusCode::NOT_FOUND, sentence).with_code("model_not_found");
+    error.param = Some("model".to_owned());
+    Err(error)
+}
+
+/// One id for header and body. A client's own X-Request-Id becomes part of it.
+fn head(prefix: &str, headers: &HeaderMap, serving: &Serving) -> Head {
+    let plain = |text: &&str| {
+        (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    let given = headers.get(access::REQUEST_ID).and_then(|value| value.to_str().ok()).filter(plain);
+    let unique = given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned);
+    Head {
+        id: format!("{prefix}-{unique}"),
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        model: serving.model.names.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// Adds the id to a response.
+fn with_id(mut response: Response, id: &str) -> Response {
+    if let Ok(value) = id.parse() {
+        response.headers_mut().insert(access::REQUEST_ID, value);
+    }
+    response
+}
+
+/// Runs work that may take long (rendering and encoding a long prompt) off the threads that serve sockets.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|_| Err(ApiError::engine("the server failed on this request; its log says more")))
+}

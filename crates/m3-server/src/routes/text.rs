@@ -1,0 +1,76 @@
+//! `POST /tokenize` and `/detokenize`: the very ids a completion or chat request would be served with.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::chat::{render, text_side};
+use super::{blocking, check_model};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::openai::chat_request::ChatRequest;
+use crate::openai::completion_request::ids;
+use crate::openai::fields::Fields;
+
+/// A raw `prompt`, or `messages` with `tools` as chat takes them.
+pub(super) async fn tokenize(State(app): State<Arc<App>>, JsonBody(body): JsonBody<Value>) -> Result<Json<Value>, ApiError> {
+    blocking(move || {
+        let serving = app.serving()?;
+        let text = text_side(serving)?;
+        let is_chat = body.get("messages").is_some_and(|messages| !messages.is_null());
+        let (prompt, tokens) = if is_chat {
+            let request = ChatRequest::read(body, serving.model.limits, &serving.model.template_kwargs)?;
+            check_model(serving, request.generation.model.as_deref())?;
+            render(text, &request)?
+        } else {
+            raw(&text.tokenizer, body, |model| check_model(serving, model))?
+        };
+        let strings: Vec<String> = tokens.iter().map(|id| text.tokenizer.decode(&[*id], false)).collect();
+        Ok(Json(json!({
+            "count": tokens.len(),
+            "max_model_len": serving.model.max_context,
+            "tokens": tokens,
+            "token_strs": strings,
+            "prompt": prompt,
+        })))
+    })
+    .await
+}
+
+fn raw(
+    tokenizer: &m3_core::text::tokenizer::Tokenizer,
+    body: Value,
+    check: impl Fn(Option<&str>) -> Result<(), ApiError>,
+) -> Result<(String, Vec<u32>), ApiError> {
+    let mut fields = Fields::new(body)?;
+    check(fields.take::<String>("model")?.as_deref())?;
+    let prompt = fields.take::<String>("prompt")?.or(fields.take("text")?);
+    let prompt = prompt.ok_or_else(|| ApiError::invalid("prompt", "prompt is missing; send prompt or messages"))?;
+    let special = fields.switch("parse_special", true)?;
+    let ids = if special { tokenizer.encode_special(&prompt) } else { tokenizer.encode_ordinary(&prompt) };
+    let ids = ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))?;
+    fields.log_rest("/tokenize");
+    Ok((prompt, ids))
+}
+
+/// `tokens` to text; markers stay in unless `skip_special_tokens` is true.
+pub(super) async fn detokenize(State(app): State<Arc<App>>, JsonBody(body): JsonBody<Value>) -> Result<Json<Value>, ApiError> {
+    let serving = app.serving()?;
+    let tokenizer = &text_side(serving)?.tokenizer;
+    let mut fields = Fields::new(body)?;
+    check_model(serving, fields.take::<String>("model")?.as_deref())?;
+    let tokens: Vec<Value> = fields
+        .take("tokens")?
+        .ok_or_else(|| ApiError::invalid("tokens", "tokens is missing; expected a list of token ids"))?;
+    let tokens = ids(&tokens, "tokens")?;
+    let vocab_size = serving.model.limits.vocab_size;
+    if let Some(id) = tokens.iter().find(|id| **id >= vocab_size) {
+        let sentence = format!("tokens has {id}; ids go from 0 to {}", vocab_size - 1);
+        return Err(ApiError::invalid("tokens", sentence));
+    }
+    let text = tokenizer.decode(&tokens, fields.switch("skip_special_tokens", false)?);
+    Ok(Json(json!({ "prompt": text, "text": text })))
+}

@@ -1,0 +1,169 @@
+//! The chat shape: role once, reasoning and content apart, a call's name before its arguments, usage last.
+
+use m3_core::text::parse::Delta;
+
+use super::{Head, Shape, Tally, TokenNames};
+use crate::error::ApiError;
+use crate::generate::{ChoiceEvent, Done, Output, OutputToken};
+use crate::openai::chat_response::{
+    CallDelta, ChatChoice, ChatChunk, ChatResponse, ChunkChoice, ChunkDelta, FunctionDelta, Logprobs,
+};
+use crate::openai::generation::Delivery;
+
+/// State of one chat request's response.
+pub struct ChatShape {
+    head: Head,
+    delivery: Delivery,
+    names: Option<TokenNames>,
+    include_reasoning: bool,
+    /// Given with the first chunk when token ids were asked for.
+    prompt_ids: Option<Vec<u32>>,
+    tally: Tally,
+    answers: Vec<AnswerState>,
+}
+
+/// Tokens whose text is still held back wait here for the next chunk.
+#[derive(Clone, Default)]
+struct AnswerState {
+    begun: bool,
+    logprobs: Vec<crate::openai::chat_response::TokenLogprob>,
+    ids: Vec<u32>,
+}
+
+impl ChatShape {
+    /// `names` is present when log-probabilities were asked for.
+    pub fn new(
+        head: Head,
+        delivery: Delivery,
+        names: Option<TokenNames>,
+        include_reasoning: bool,
+        prompt: &[u32],
+        n: usize,
+    ) -> Self {
+        let prompt_ids = delivery.token_ids.then(|| prompt.to_vec());
+        let tally = Tally::new(vec![prompt.len() as u32], n);
+        let answers = vec![AnswerState::default(); n];
+        ChatShape { head, delivery, names, include_reasoning, prompt_ids, tally, answers }
+    }
+
+    fn output(&mut self, index: usize, output: Output) -> Vec<ChatChunk> {
+        self.tally.output(index, &output);
+        self.note_tokens(index, &output.tokens);
+        self.deltas(index, output.deltas)
+    }
+
+    fn note_tokens(&mut self, index: usize, tokens: &[OutputToken]) {
+        let state = &mut self.answers[index];
+        for token in tokens {
+            if self.delivery.token_ids {
+                state.ids.push(token.sampled.token);
+            }
+            if let (Some(names), Some(score)) = (&self.names, &token.sampled.score) {
+                state.logprobs.push(names.chat(score));
+            }
+        }
+    }
+
+    fn deltas(&mut self, index: usize, deltas: Vec<Delta>) -> Vec<ChatChunk> {
+        let wire = deltas.into_iter().filter_map(|delta| self.wire_delta(delta)).collect::<Vec<_>>();
+        if wire.is_empty() {
+            return Vec::new();
+        }
+        let mut chunks = self.begin(index);
+        chunks.extend(wire.into_iter().map(|delta| self.chunk(index, delta, None)));
+        chunks
+    }
+
+    /// The role comes alone and once, with the first thing there is to say.
+    fn begin(&mut self, index: usize) -> Vec<ChatChunk> {
+        if std::mem::replace(&mut self.answers[index].begun, true) {
+            return Vec::new();
+        }
+        let delta = ChunkDelta { role: Some("assistant"), content: Some(String::new()), ..ChunkDelta::default() };
+        let mut chunk = self.wrap(vec![ChunkChoice { index, delta, ..ChunkChoice::default() }]);
+        chunk.prompt_token_ids = self.prompt_ids.take();
+        vec![chunk]
+    }
+
+    fn wire_delta(&self, delta: Delta) -> Option<ChunkDelta> {
+        let call = |index, id, name: Option<String>, arguments| {
+            let kind = name.is_some().then_some("function");
+            let call = CallDelta { index, id, kind, function: FunctionDelta { name, arguments } };
+            Some(ChunkDelta { tool_calls: Some(vec![call]), ..ChunkDelta::default() })
+        };
+        match delta {
+            Delta::Reasoning(_) if !self.include_reasoning => None,
+            Delta::Reasoning(text) => Some(ChunkDelta { reasoning_content: Some(text), ..ChunkDelta::default() }),
+            Delta::Content(text) => Some(ChunkDelta { content: Some(text), ..ChunkDelta::default() }),
+            Delta::ToolStart { index, id, name } => call(index, Some(id), Some(name), String::new()),
+            Delta::ToolArguments { index, fragment } => call(index, None, None, fragment),
+            Delta::ToolEnd { .. } => None,
+        }
+    }
+
+    fn chunk(&mut self, index: usize, delta: ChunkDelta, finish_reason: Option<&'static str>) -> ChatChunk {
+        let state = &mut self.answers[index];
+        let content = std::mem::take(&mut state.logprobs);
+        let ids = std::mem::take(&mut state.ids);
+        let choice = ChunkChoice {
+            index,
+            delta,
+            logprobs: (!content.is_empty()).then_some(Logprobs { content }),
+            finish_reason,
+            token_ids: self.delivery.token_ids.then_some(ids),
+        };
+        self.wrap(vec![choice])
+    }
+
+    fn wrap(&self, choices: Vec<ChunkChoice>) -> ChatChunk {
+        ChatChunk {
+            id: self.head.id.clone(),
+            object: "chat.completion.chunk",
+            created: self.head.created,
+            model: self.head.model.clone(),
+            choices,
+            usage: self.delivery.continuous_usage.then(|| self.tally.usage()),
+            prompt_token_ids: None,
+        }
+    }
+
+    fn done(&mut self, index: usize, done: Done) -> Vec<ChatChunk> {
+        self.tally.done(index, &done);
+        let mut chunks = self.deltas(index, done.deltas);
+        chunks.extend(self.begin(index));
+        chunks.push(self.chunk(index, ChunkDelta::default(), Some(done.reason.name())));
+        chunks
+    }
+}
+
+impl Shape for ChatShape {
+    type Chunk = ChatChunk;
+    type Whole = ChatResponse;
+
+    fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<ChatChunk>, ApiError> {
+        match event {
+            ChoiceEvent::Prompt(_) => Ok(Vec::new()),
+            ChoiceEvent::Output(output) => Ok(self.output(index, output)),
+            ChoiceEvent::Done(done) => Ok(self.done(index, done)),
+            ChoiceEvent::Failed(error) => Err(error),
+        }
+    }
+
+    fn usage_chunk(&self) -> Option<ChatChunk> {
+        self.delivery.include_usage.then(|| ChatChunk { usage: Some(self.tally.usage()), ..self.wrap(Vec::new()) })
+    }
+
+    fn whole(self, chunks: Vec<ChatChunk>) -> ChatResponse {
+        let mut choices = vec![ChatChoice::default(); self.answers.len()];
+        let mut prompt_token_ids = None;
+        for mut chunk in chunks {
+            prompt_token_ids = prompt_token_ids.or(chunk.prompt_token_ids.take());
+            for choice in chunk.choices {
+                choices[choice.index].fold(choice);
+            }
+        }
+        let usage = self.tally.usage();
+        let Head { id, created, model } = self.head;
+        ChatResponse { id, object: "chat.completion", created, model, choices, usage, prompt_token_ids }
+    }
+}

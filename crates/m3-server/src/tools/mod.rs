@@ -1,0 +1,68 @@
+//! Commands for people who debug templates, tokens and parsers: plain functions over standard input and output.
+//! JSON lines in, JSON lines out; a line that fails gives `{"error": …}` and the next one goes on.
+
+mod parse;
+mod render;
+mod tokenize;
+
+use std::io::{BufRead, Write};
+
+use serde::Serialize;
+
+use crate::args::{ModelOptions, Parsed};
+use crate::boot::model_dir;
+use crate::model::load_tokenizer;
+use m3_core::text::tokenizer::Tokenizer;
+
+pub use parse::{ParseLine, parse_line};
+pub use render::{RenderLine, render_line};
+
+/// `m3 parse`.
+pub fn parse(parsed: &Parsed) -> anyhow::Result<()> {
+    parse::run(parsed)
+}
+
+/// `m3 render`.
+pub fn render(parsed: &Parsed) -> anyhow::Result<()> {
+    render::run(parsed)
+}
+
+/// `m3 tokenize`.
+pub fn tokenize(parsed: &Parsed) -> anyhow::Result<()> {
+    let flags = tokenize::Flags {
+        text: parsed.value("text").map(str::to_owned),
+        special: !parsed.has("no-special"),
+        decode: parsed.has("decode"),
+    };
+    tokenize::run(&tokenizer(&ModelOptions::read(parsed)?)?, flags)
+}
+
+/// The tokenizer that was named, else the model's.
+fn tokenizer(options: &ModelOptions) -> anyhow::Result<Tokenizer> {
+    let place = match &options.tokenizer {
+        Some(place) => place.clone(),
+        None => model_dir(options)?,
+    };
+    Ok(load_tokenizer(&place)?)
+}
+
+/// Applies `line` to every line of standard input that is not empty.
+fn for_each_line<T: Serialize>(mut line: impl FnMut(&str) -> Result<T, String>) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Failed {
+        error: String,
+    }
+    let mut out = std::io::stdout().lock();
+    for text in std::io::stdin().lock().lines() {
+        let text = text?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        match line(&text) {
+            Ok(value) => serde_json::to_writer(&mut out, &value)?,
+            Err(error) => serde_json::to_writer(&mut out, &Failed { error })?,
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

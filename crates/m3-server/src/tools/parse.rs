@@ -1,0 +1,103 @@
+//! `m3 parse`: the output parser the server uses, over text, pieces of text, or token ids.
+
+use std::sync::Arc;
+
+use m3_core::text::detokenize::Detokenizer;
+use m3_core::text::parse::{Delta, Markers, OutputParser, ParserOptions, Piece, ThinkingMode, ToolSet, fold};
+use m3_core::text::tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::args::{ModelOptions, Parsed};
+use crate::model::markers;
+use crate::openai::chat_request::mode_of;
+
+/// One line in: one of `text`, `chunks` and `token_chunks`.
+#[derive(Debug, Deserialize)]
+pub struct ParseLine {
+    text: Option<String>,
+    chunks: Option<Vec<String>>,
+    token_chunks: Option<Vec<Vec<u32>>>,
+    thinking_mode: Option<Value>,
+    tools: Option<Value>,
+}
+
+/// One line out.
+#[derive(Debug, Serialize)]
+pub struct ParsedLine {
+    pub reasoning: Option<String>,
+    pub content: Option<String>,
+    pub tool_calls: Vec<CallLine>,
+}
+
+/// One call; the arguments are the very JSON that the server would send as text.
+#[derive(Debug, Serialize)]
+pub struct CallLine {
+    pub name: String,
+    pub arguments: Box<RawValue>,
+}
+
+pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
+    let options = ModelOptions::read(parsed)?;
+    let named = options.tokenizer.is_some() || options.dir.is_some();
+    // Only token chunks need a tokenizer, so nothing is looked for unasked.
+    let tokenizer = if named { Some(Arc::new(super::tokenizer(&options)?)) } else { None };
+    super::for_each_line(|text| parse_line(tokenizer.as_ref(), text))
+}
+
+/// Parses one line.
+pub fn parse_line(tokenizer: Option<&Arc<Tokenizer>>, text: &str) -> Result<ParsedLine, String> {
+    let line: ParseLine = serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+    let mut parser = OutputParser::new(options(&line, tokenizer)?);
+    let mut deltas = Vec::new();
+    match (&line.token_chunks, &line.chunks, &line.text) {
+        (Some(chunks), _, _) => {
+            let tokenizer = tokenizer.ok_or("token_chunks need --tokenizer FILE or --model DIR")?;
+            feed_tokens(&mut parser, &mut deltas, tokenizer, chunks);
+        }
+        (None, Some(chunks), _) => {
+            chunks.iter().for_each(|chunk| deltas.extend(parser.push(Piece::text(chunk))));
+        }
+        (None, None, Some(text)) => deltas.extend(parser.push(Piece::text(text))),
+        (None, None, None) => return Err("the line has none of text, chunks and token_chunks".to_owned()),
+    }
+    deltas.extend(parser.finish());
+    answer(deltas)
+}
+
+fn options(line: &ParseLine, tokenizer: Option<&Arc<Tokenizer>>) -> Result<ParserOptions, String> {
+    let thinking_mode = match &line.thinking_mode {
+        None | Some(Value::Null) => ThinkingMode::default(),
+        Some(mode) => mode_of("thinking_mode", mode).map_err(|error| error.message)?,
+    };
+    let tools = line.tools.as_ref().unwrap_or(&Value::Null);
+    Ok(ParserOptions {
+        thinking_mode,
+        tools: Arc::new(ToolSet::from_json(tools).map_err(|error| error.to_string())?),
+        markers: tokenizer.map_or_else(Markers::default, |tokenizer| markers(tokenizer)),
+        ..ParserOptions::default()
+    })
+}
+
+/// As the server does it: special tokens have no text, the parser looks at their ids.
+fn feed_tokens(parser: &mut OutputParser, deltas: &mut Vec<Delta>, tokenizer: &Arc<Tokenizer>, chunks: &[Vec<u32>]) {
+    let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
+    for token in chunks.iter().flatten() {
+        let text = if tokenizer.is_special(*token) { String::new() } else { detokenizer.push(*token) };
+        deltas.extend(parser.push(Piece { token: Some(*token), text: &text }));
+    }
+    let tail = detokenizer.finish();
+    deltas.extend(parser.push(Piece::text(&tail)));
+}
+
+fn answer(deltas: Vec<Delta>) -> Result<ParsedLine, String> {
+    let parsed = fold(deltas);
+    let call = |call: m3_core::text::parse::ParsedCall| {
+        let arguments = RawValue::from_string(call.arguments)
+            .map_err(|error| format!("the arguments of {} are not JSON: {error}", call.name))?;
+        Ok(CallLine { name: call.name, arguments })
+    };
+    let tool_calls = parsed.tool_calls.into_iter().map(call).collect::<Result<_, String>>()?;
+    Ok(ParsedLine { reasoning: parsed.reasoning, content: parsed.content, tool_calls })
+}

@@ -1,0 +1,54 @@
+//! `m3 render`: the chat template raw, without the server's normalisation.
+
+use m3_core::text::template::{ChatTemplate, RenderInput};
+use m3_core::text::tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::args::{ModelOptions, Parsed};
+use crate::boot::model_dir;
+use crate::model::load_template;
+
+/// One line in.
+#[derive(Debug, Deserialize)]
+pub struct RenderLine {
+    messages: Value,
+    #[serde(default)]
+    tools: Option<Value>,
+    /// True when it is left out, as on the chat route.
+    #[serde(default)]
+    add_generation_prompt: Option<bool>,
+    #[serde(default, alias = "kwargs")]
+    chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+/// One line out.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+pub struct RenderedLine {
+    pub prompt: String,
+    pub token_ids: Vec<u32>,
+}
+
+pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
+    let options = ModelOptions::read(parsed)?;
+    let template = match &options.chat_template {
+        Some(file) => load_template(file)?,
+        None => ChatTemplate::from_dir(&model_dir(&options)?)?,
+    };
+    let tokenizer = super::tokenizer(&options)?;
+    super::for_each_line(|text| render_line(&template, &tokenizer, text))
+}
+
+/// Renders and encodes one line; an error is the template's own sentence.
+pub fn render_line(template: &ChatTemplate, tokenizer: &Tokenizer, text: &str) -> Result<RenderedLine, String> {
+    let line: RenderLine = serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+    let input = RenderInput {
+        messages: &line.messages,
+        tools: line.tools.as_ref(),
+        add_generation_prompt: line.add_generation_prompt.unwrap_or(true),
+        kwargs: line.chat_template_kwargs.as_ref(),
+    };
+    let rendered = template.render(&input, Some(tokenizer)).map_err(|error| error.to_string())?;
+    let token_ids = tokenizer.encode_segments(&rendered.segments).map_err(|error| error.to_string())?;
+    Ok(RenderedLine { prompt: rendered.prompt, token_ids })
+}
