@@ -461,6 +461,35 @@ fn broken_headers_are_refused_by_file_and_tensor() {
     check(&file(&inner, &[0; 4]), "tensor b starts at");
 }
 
+/// Any changed byte of a header ends in a fault or in a checkpoint whose tensors can all be read, never in a panic.
+#[test]
+fn no_damaged_header_panics() {
+    let config = tiny_config(true);
+    let folder = Folder::new(&config, &tensors(&config));
+    let whole = folder.read(SHARDS[1]);
+    let header_end = 8 + u64::from_le_bytes(whole[..8].try_into().expect("8 bytes")) as usize;
+    let (mut refused, mut opened) = (0, 0);
+    for at in (0..8).chain((8..header_end).step_by(211)) {
+        for byte in [0, b'0', b'9', b'"', b'}', 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] = byte;
+            folder.write(SHARDS[1], &damaged);
+            match open(&folder) {
+                Ok(checkpoint) => {
+                    let bytes: u64 = checkpoint.load_order().map(|tensor| tensor.bytes()).sum();
+                    assert_eq!(bytes, checkpoint.load_bytes());
+                    opened += 1;
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("refused"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 10 * opened, "{refused} refused, {opened} opened");
+}
+
 #[test]
 fn values_that_start_between_their_boundaries_are_refused() {
     let config = tiny_config(false);

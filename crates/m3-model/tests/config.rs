@@ -198,6 +198,50 @@ fn every_known_field_is_checked() {
     }
 }
 
+/// Whatever stands at a place, reading ends with an answer, and what it lets through has sums that do not overflow.
+#[test]
+fn no_value_at_any_place_panics() {
+    fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
+        for (key, value) in value.as_object().into_iter().flatten() {
+            let path = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            paths(value, &path, found);
+            found.push(path);
+        }
+    }
+    let mut accepted = 0;
+    for released in [tiny_config(true), native_config(&tiny_config(false)), flat_config(&tiny_config(true))] {
+        let mut places = Vec::new();
+        paths(&released, "", &mut places);
+        for place in places {
+            for value in [
+                json!(null),
+                json!(0),
+                json!(-1),
+                json!(1),
+                json!(3),
+                json!(4096),
+                json!(u64::MAX),
+                json!(1e300),
+                json!(0.5),
+                json!(true),
+                json!("x"),
+                json!([]),
+                json!([0]),
+                json!({}),
+                json!({"a": null}),
+            ] {
+                if let Ok(loaded) = read(&with(&released, &place, value)) {
+                    let specs = m3_model::names::expected_tensors(&loaded.config);
+                    assert!(m3_model::names::Totals::of(&specs).bytes > 0);
+                    let _ = m3_model::shard::ShardPlan::new(&loaded.config, 8, 2);
+                    accepted += 1;
+                }
+            }
+        }
+    }
+    assert!(accepted > 50, "{accepted}");
+}
+
 #[test]
 fn missing_fields_are_all_named_and_nothing_is_guessed() {
     let released = m3_config(false);

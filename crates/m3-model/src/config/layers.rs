@@ -102,7 +102,7 @@ pub(super) fn read_sparse(section: &Section<'_>, sparse: &Section<'_>) -> Option
     sparse.only("sparse_score_type", &[json!("max")]);
     let both = |released: &str, native: &str| {
         let places = format!("{} or {}", sparse.name(released), section.name(native));
-        required(notes, &places, &[sparse.count(released), section.count(native)])
+        required(notes, &places, &[sparse.head(released), section.head(native)])
     };
     let num_index_heads = both("sparse_num_index_heads", "index_n_heads");
     let index_dim = both("sparse_index_dim", "index_head_dim");

@@ -10,8 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::error::ConfigProblem;
 
-/// Largest value of a size or count, so that products of sizes stay far from overflow.
-const LARGEST_COUNT: usize = 1 << 24;
+/// Largest width, so that no sum over a whole tensor table comes near 2^64 bytes.
+const LARGEST_WIDTH: usize = 1 << 18;
+/// Largest number of heads, and of values in a head.
+const LARGEST_HEAD: usize = 1 << 12;
 
 /// What reading has found so far, shared by all sections of a file.
 #[derive(Default)]
@@ -86,9 +88,14 @@ impl<'a> Section<'a> {
         converted
     }
 
-    /// A size or count, at least 1.
+    /// A width or a similar size, at least 1.
     pub(super) fn count(&self, key: &str) -> Option<usize> {
-        self.whole(key, 1, LARGEST_COUNT)
+        self.whole(key, 1, LARGEST_WIDTH)
+    }
+
+    /// Heads or values of a head, at least 1.
+    pub(super) fn head(&self, key: &str) -> Option<usize> {
+        self.whole(key, 1, LARGEST_HEAD)
     }
 
     pub(super) fn whole(&self, key: &str, least: usize, most: usize) -> Option<usize> {

@@ -40,12 +40,14 @@ pub(super) fn read(section: &Section<'_>) -> Option<TextConfig> {
     section.ignore(&IGNORED);
     let need = |key: &str| required(notes, &section.name(key), &[section.count(key)]);
     let hidden_size = need("hidden_size");
-    let vocab_size = need("vocab_size");
+    let head = |key: &str| required(notes, &section.name(key), &[section.head(key)]);
+    let vocab_size = section.whole("vocab_size", 1, 1 << 24);
+    let vocab_size = required(notes, &section.name("vocab_size"), &[vocab_size]);
     let context = section.whole("max_position_embeddings", 1, 1 << 31);
     let context = required(notes, &section.name("max_position_embeddings"), &[context]);
-    let num_heads = need("num_attention_heads");
-    let num_kv_heads = need("num_key_value_heads");
-    let head_dim = need("head_dim");
+    let num_heads = head("num_attention_heads");
+    let num_kv_heads = head("num_key_value_heads");
+    let head_dim = head("head_dim");
     let expert_width = expert_width(section);
     let dense_width = need("dense_intermediate_size");
     let shared_width = need("shared_intermediate_size");

@@ -54,9 +54,17 @@ fn check_projector(root: &Section<'_>) {
 fn compression(parent: &Section<'_>) -> (Option<usize>, Option<usize>) {
     let section = parent.section("img_token_compression_config");
     section.only("image_token_compression_method", &[json!("patch_merge")]);
-    let sizes = (section.count("spatial_merge_size"), section.count("temporal_patch_size"));
+    let sizes = (merge_size(&section), temporal_size(&section));
     section.finish();
     sizes
+}
+
+fn merge_size(section: &Section<'_>) -> Option<usize> {
+    section.whole("spatial_merge_size", 1, 64)
+}
+
+fn temporal_size(section: &Section<'_>) -> Option<usize> {
+    section.whole("temporal_patch_size", 1, 64)
 }
 
 fn read_tower(
@@ -72,8 +80,8 @@ fn read_tower(
     section.ignore(&IGNORED);
     let need = |key: &str| required(notes, &section.name(key), &[section.count(key)]);
     let own_compression = compression(section);
-    let merge = [section.count("spatial_merge_size"), own_compression.0, root_compression.0];
-    let temporal = [section.count("temporal_patch_size"), own_compression.1, root_compression.1];
+    let merge = [merge_size(section), own_compression.0, root_compression.0];
+    let temporal = [temporal_size(section), own_compression.1, root_compression.1];
     let parameters = section.section("rope_parameters");
     parameters.only("rope_type", &[json!("axial")]);
     let theta = [section.positive("rope_theta"), parameters.positive("rope_theta")];
@@ -87,10 +95,12 @@ fn read_tower(
     let hidden_size = need("hidden_size");
     let num_layers = section.whole("num_hidden_layers", 1, 1024);
     let num_layers = required(notes, &section.name("num_hidden_layers"), &[num_layers]);
-    let num_heads = need("num_attention_heads");
+    let num_heads =
+        required(notes, &section.name("num_attention_heads"), &[section.head("num_attention_heads")]);
     let intermediate_size = need("intermediate_size");
-    let patch_size = need("patch_size");
-    let num_channels = need("num_channels");
+    let patch_size = required(notes, &section.name("patch_size"), &[section.whole("patch_size", 1, 1024)]);
+    let num_channels =
+        required(notes, &section.name("num_channels"), &[section.whole("num_channels", 1, 16)]);
     let merge_size = required(notes, &section.name("spatial_merge_size"), &merge);
     let temporal_patch_size = required(notes, &section.name("temporal_patch_size"), &temporal);
     let rope_theta = required(notes, &section.name("rope_theta"), &theta);
