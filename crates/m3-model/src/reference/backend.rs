@@ -88,11 +88,20 @@ pub struct ReferenceBackend {
     serving: Option<Serving>,
 }
 
+/// A step that nobody has waited for yet.
+struct Finished {
+    ticket: Ticket,
+    output: Output,
+    taps: HashMap<TapPoint, Tap>,
+}
+
 struct Serving {
     model: ReferenceModel,
     rows: RowTable,
     batch: Batch,
-    finished: VecDeque<(Ticket, Output)>,
+    finished: VecDeque<Finished>,
+    /// Taps of the step that was waited for last.
+    taps: HashMap<TapPoint, Tap>,
     last_ticket: u64,
     /// Why the instance is dead.
     dead: Option<Error>,
@@ -179,6 +188,7 @@ impl Backend for ReferenceBackend {
             rows: RowTable::new(limits),
             batch: Batch::default(),
             finished: VecDeque::new(),
+            taps: HashMap::new(),
             last_ticket: 0,
             dead: None,
         });
@@ -198,9 +208,10 @@ impl Backend for ReferenceBackend {
 
     fn wait(&mut self, ticket: Ticket, output: &mut Output) -> Result<()> {
         let serving = self.serving()?;
-        while let Some((finished, made)) = serving.finished.pop_front() {
-            if finished == ticket {
-                return hand_out(&made, output);
+        while let Some(finished) = serving.finished.pop_front() {
+            if finished.ticket == ticket {
+                serving.taps = finished.taps;
+                return hand_out(&finished.output, output);
             }
         }
         Err(Error::Fatal(format!("ticket {} was never given out, or was waited for already", ticket.0)))
@@ -225,10 +236,11 @@ impl Backend for ReferenceBackend {
     }
 
     fn tap(&mut self, name: &str) -> Result<Tap> {
-        let Some(taps) = &self.serving()?.model.taps else {
+        let serving = self.serving()?;
+        if serving.model.taps.is_none() {
             return unsupported("this instance was opened without taps");
-        };
-        match TapPoint::parse(name).and_then(|point| taps.get(&point)) {
+        }
+        match TapPoint::parse(name).and_then(|point| serving.taps.get(&point)) {
             Some(tap) => Ok(tap.clone()),
             None => unsupported(&format!("the last step has no tap {name}")),
         }
@@ -244,17 +256,16 @@ impl Serving {
             )));
         }
         let started = Instant::now();
-        if let Some(taps) = &mut self.model.taps {
-            taps.clear();
-        }
         self.rows.apply(step, &mut self.batch)?;
         let capacity = self.batch.logits.iter().map(|position| position.output_slot + 1).max().unwrap_or(0);
         let mut output = Output::with_capacity(capacity, self.rows.limits().max_logprobs as usize);
         self.model.forward(&self.batch, &mut self.rows, &mut output)?;
         output.device_time_us = started.elapsed().as_micros() as u64;
         self.last_ticket += 1;
-        self.finished.push_back((Ticket(self.last_ticket), output));
-        Ok(Ticket(self.last_ticket))
+        let ticket = Ticket(self.last_ticket);
+        let taps = self.model.taps.as_mut().map(std::mem::take).unwrap_or_default();
+        self.finished.push_back(Finished { ticket, output, taps });
+        Ok(ticket)
     }
 }
 

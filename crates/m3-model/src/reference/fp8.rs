@@ -1,8 +1,8 @@
 //! e4m3fn and the two ways activations and weights are quantised to it. Values stay `f32`: a quantised array is the
 //! array of what its bytes mean.
 
-/// Values that share one UE8M0 scale in MXFP8, along K.
-pub const MX_GROUP: usize = 32;
+pub use crate::formats::MX_GROUP;
+
 /// Values that share one `f32` scale in block fp8: along K for activations, in both directions for weights.
 pub const BLOCK: usize = 128;
 /// The largest e4m3fn value.

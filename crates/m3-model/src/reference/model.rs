@@ -25,7 +25,7 @@ pub struct ReferenceModel {
     pub store: PageStore,
     /// Encoded media by handle: rows of [hidden].
     pub media: HashMap<u64, Vec<f32>>,
-    /// Points of the last step; `None` when nobody will ask.
+    /// Points of the last step, until somebody takes them; `None` when nobody will ask.
     pub taps: Option<HashMap<TapPoint, Tap>>,
     rope: Rope,
     scratch: sampling::Scratch,

@@ -39,6 +39,16 @@ impl TokenCounts {
         self.output.get(&token).copied().unwrap_or(0)
     }
 
+    /// (token, times generated), in no order.
+    pub fn output(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.output.iter().map(|(&token, &count)| (token, count))
+    }
+
+    /// Distinct prompt tokens, in no order.
+    pub fn prompt(&self) -> impl Iterator<Item = u32> + '_ {
+        self.prompt.iter().copied()
+    }
+
     pub fn in_prompt(&self, token: u32) -> bool {
         self.prompt.contains(&token)
     }

@@ -180,7 +180,15 @@ fn two_steps_in_flight_and_tickets_in_order() {
     let mut output = Output::with_capacity(3, 0);
     run.backend.wait(first, &mut output).unwrap();
     assert_eq!(output.tokens, [new_ids[0], NONE, NONE]);
+    let tap_of_first = run.tap("layer_out.0").shape;
+    assert_eq!(
+        tap_of_first,
+        [u64::from(len), run.config.hidden_size as u64],
+        "not those of the step after it"
+    );
     run.backend.wait(second, &mut output).unwrap();
     assert_eq!(output.tokens[0], new_ids[1]);
+    assert_eq!(run.tap("layer_out.0").shape[0], 1);
+    assert!(run.backend.tap("layer_out.9").unwrap_err().to_string().contains("no tap layer_out.9"));
     assert!(run.backend.wait(second, &mut output).is_err());
 }
