@@ -516,6 +516,14 @@ fn folders_without_files_are_refused() {
 }
 
 #[test]
+fn hidden_companion_files_are_not_shards() {
+    let config = tiny_config(false);
+    let folder = Folder::new(&config, &tensors(&config));
+    folder.write("._model-00001-of-00002.safetensors", b"not a shard");
+    assert_eq!(open(&folder).expect("a sound folder").report().files.len(), 2);
+}
+
+#[test]
 fn golden_checkpoints_open() {
     let quantised = ["vl_mxfp8", "real128"];
     for name in ["text", "long16", "long128", "vl", "vl_mxfp8", "real128"] {

@@ -377,6 +377,17 @@ fn unknown_keys_are_listed_with_their_place() {
 }
 
 #[test]
+fn lists_of_unquantised_modules_may_use_either_naming() {
+    let list =
+        json!(["model.vision_tower", "model.language_model.layers.3.mlp.gate", "model.norm", "lm_head"]);
+    let config = with(&m3_config(true), "quantization_config.ignored_layers", Value::Null);
+    assert_eq!(
+        load(&with(&config, "quantization_config.modules_to_not_convert", list)),
+        load(&m3_config(true))
+    );
+}
+
+#[test]
 fn mxfp8_rows_must_hold_whole_scale_groups() {
     let config = with(&m3_config(true), "text_config.intermediate_size", json!(3000));
     assert_eq!(keys(&config), ["intermediate_size"]);
