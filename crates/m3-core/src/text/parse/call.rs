@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::delta::DeltaSink;
+use super::element::MAX_CONTAINERS;
 use super::json;
-use super::value::MAX_CONTAINERS;
 
 /// The arguments of the call being answered.
 #[derive(Debug)]

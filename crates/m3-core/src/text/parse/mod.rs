@@ -5,12 +5,13 @@
 //! It reads decoded text with the token ids beside it, and knows neither HTTP nor requests. Incomplete characters
 //! and end-of-message tokens are kept from it by the caller.
 //!
-//! [`answer`] is the machine for reasoning and content, [`tools`] the one inside a tool block, [`value`] reads one
-//! parameter and types it by [`schema`] and [`types`]; [`scan`] finds markup, [`stop`] finds stop strings.
+//! `answer` is the machine for reasoning and content, `tools` the one inside a tool block, `value` reads one
+//! parameter, `element` types it by `schema` and `types`; `scan` finds markup, `stop` finds stop strings.
 
 mod answer;
 mod call;
 mod delta;
+mod element;
 mod faults;
 mod ids;
 mod json;

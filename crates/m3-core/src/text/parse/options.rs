@@ -68,6 +68,26 @@ impl Default for Markers {
 }
 
 impl Markers {
+    /// The released markers with the ids of these added tokens, and every other added token that looks like a tag.
+    /// A marker that is no added token is recognised by its text alone.
+    pub fn from_added_tokens<'t>(tokens: impl IntoIterator<Item = (u32, &'t str)>) -> Self {
+        let by_text: HashMap<&str, u32> = tokens.into_iter().map(|(id, text)| (text, id)).collect();
+        let mut markers = Self::default();
+        for marker in markers.all_mut() {
+            marker.token = by_text.get(marker.text.as_str()).copied();
+        }
+        let own: Vec<Option<u32>> = markers.all().iter().map(|marker| marker.token).collect();
+        let is_tag = |text: &str| text.len() > 2 && text.starts_with('<') && text.ends_with('>');
+        let tags = by_text.into_iter().filter(|(text, id)| is_tag(text) && !own.contains(&Some(*id)));
+        markers.tag_tokens = Arc::new(tags.map(|(text, id)| (id, text.to_owned())).collect());
+        markers
+    }
+
+    fn all_mut(&mut self) -> [&mut Marker; 5] {
+        let Self { namespace, think_open, think_close, tool_open, tool_close, .. } = self;
+        [namespace, think_open, think_close, tool_open, tool_close]
+    }
+
     /// The markers that have a token of their own.
     pub(super) fn all(&self) -> [&Marker; 5] {
         [&self.namespace, &self.think_open, &self.think_close, &self.tool_open, &self.tool_close]
@@ -119,5 +139,20 @@ impl Default for ParserOptions {
             markers: Markers::default(),
             call_ids: CallIds::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_take_the_ids_of_their_tokens() {
+        let tokens =
+            [(5, "]<]minimax[>["), (6, "<mm:think>"), (7, "</mm:think>"), (8, "<filename>"), (9, "[e~[")];
+        let markers = Markers::from_added_tokens(tokens);
+        let ids = markers.all().map(|marker| marker.token);
+        assert_eq!(ids, [Some(5), Some(6), Some(7), None, None]);
+        assert_eq!(*markers.tag_tokens, HashMap::from([(8, "<filename>".to_owned())]));
     }
 }

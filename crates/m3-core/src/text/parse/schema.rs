@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use super::types::TypeSet;
 
+mod compile;
+mod resolve;
+
 /// Why a request's tools cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSetupError {
@@ -101,7 +104,7 @@ impl ToolSet {
             }
             let root = match function.get("parameters") {
                 None | Some(Value::Null) => None,
-                Some(schema @ Value::Object(_)) => Some(Compiler::compile(&mut set.nodes, schema)),
+                Some(schema @ Value::Object(_)) => Some(compile::compile(&mut set.nodes, schema)),
                 Some(other) => {
                     let name = name.to_owned();
                     return Err(ParseSetupError::BadParameters { index, name, got: kind(other) });
@@ -109,7 +112,7 @@ impl ToolSet {
             };
             set.tools.entry(name.to_owned()).or_insert(root);
         }
-        resolve_types(&mut set.nodes);
+        resolve::resolve_types(&mut set.nodes);
         Ok(set)
     }
 
@@ -180,178 +183,6 @@ impl ToolSet {
             open.extend(inner.copied().collect::<Vec<_>>().into_iter().rev());
         }
         seen
-    }
-}
-
-/// Turns one tool's schema document into nodes. Iterative, so that neither nesting nor chains of references can
-/// exhaust the stack; each schema object becomes one node, however often it is referred to.
-struct Compiler<'v, 'n> {
-    document: &'v Value,
-    nodes: &'n mut Vec<Node>,
-    by_address: HashMap<*const Value, NodeId>,
-    open: Vec<(NodeId, &'v Value)>,
-}
-
-impl<'v, 'n> Compiler<'v, 'n> {
-    fn compile(nodes: &'n mut Vec<Node>, document: &'v Value) -> NodeId {
-        let mut compiler = Self { document, nodes, by_address: HashMap::new(), open: Vec::new() };
-        let root = compiler.node(document);
-        while let Some((id, schema)) = compiler.open.pop() {
-            let node = compiler.read(schema);
-            compiler.nodes[id] = node;
-        }
-        root
-    }
-
-    /// The node of a schema, made and queued when it is new.
-    fn node(&mut self, schema: &'v Value) -> NodeId {
-        if let Some(id) = self.by_address.get(&std::ptr::from_ref(schema)) {
-            return *id;
-        }
-        let id = self.nodes.len();
-        self.nodes.push(Node::default());
-        self.by_address.insert(std::ptr::from_ref(schema), id);
-        self.open.push((id, schema));
-        id
-    }
-
-    fn read(&mut self, schema: &'v Value) -> Node {
-        let mut node = Node {
-            own: own_types(schema),
-            nullable: schema.get("nullable") == Some(&Value::Bool(true)),
-            ..Node::default()
-        };
-        if let Some(target) = self.reference(schema) {
-            let target = self.node(target);
-            node.all.push(target);
-        }
-        node.all.extend(self.list(schema, "allOf"));
-        for keyword in ["anyOf", "oneOf"] {
-            let branches = self.list(schema, keyword);
-            if !branches.is_empty() {
-                node.any.push(branches);
-            }
-        }
-        if let Some(Value::Object(properties)) = schema.get("properties") {
-            node.properties = properties.iter().map(|(key, value)| (key.clone(), self.node(value))).collect();
-        }
-        node.additional = self.object(schema, "additionalProperties");
-        node.items = self.object(schema, "items").or_else(|| self.object(schema, "additionalItems"));
-        node.prefix = self.list(schema, "prefixItems");
-        if node.prefix.is_empty() {
-            node.prefix = self.list(schema, "items");
-        }
-        node
-    }
-
-    /// Target of a local `$ref`; others are unknown.
-    fn reference(&self, schema: &'v Value) -> Option<&'v Value> {
-        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-        self.document.pointer(pointer)
-    }
-
-    fn list(&mut self, schema: &'v Value, keyword: &str) -> Vec<NodeId> {
-        match schema.get(keyword) {
-            Some(Value::Array(list)) => list.iter().map(|branch| self.node(branch)).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn object(&mut self, schema: &'v Value, keyword: &str) -> Option<NodeId> {
-        schema.get(keyword).filter(|value| value.is_object()).map(|value| self.node(value))
-    }
-}
-
-/// Types that this schema alone allows.
-fn own_types(schema: &Value) -> Option<TypeSet> {
-    let named = match schema.get("type") {
-        Some(Value::String(name)) => TypeSet::named(name),
-        Some(Value::Array(names)) => {
-            names.iter().filter_map(Value::as_str).filter_map(TypeSet::named).reduce(TypeSet::union)
-        }
-        _ => None,
-    };
-    let listed = match (schema.get("const"), schema.get("enum")) {
-        (Some(value), _) => Some(TypeSet::of(value)),
-        (None, Some(Value::Array(values))) => values.iter().map(TypeSet::of).reduce(TypeSet::union),
-        _ => None,
-    };
-    match (named, listed) {
-        (Some(named), Some(listed)) => Some(named.intersection(listed)),
-        (None, None) => implied_types(schema),
-        (named, listed) => named.or(listed),
-    }
-}
-
-/// A schema without `type` that describes members speaks of a container.
-fn implied_types(schema: &Value) -> Option<TypeSet> {
-    let has = |keywords: [&str; 3]| keywords.iter().any(|keyword| schema.get(keyword).is_some());
-    if has(["properties", "required", "patternProperties"]) {
-        TypeSet::named("object")
-    } else if has(["items", "prefixItems", "uniqueItems"]) {
-        TypeSet::named("array")
-    } else {
-        None
-    }
-}
-
-/// How far references and combinators are followed for types; chains beyond it leave the value untyped.
-const MAX_CHAIN: usize = 128;
-
-#[derive(Clone, Copy)]
-enum Resolution {
-    Open,
-    Running,
-    Done,
-}
-
-fn resolve_types(nodes: &mut [Node]) {
-    let mut states = vec![Resolution::Open; nodes.len()];
-    for id in 0..nodes.len() {
-        resolve(nodes, &mut states, id, 0);
-    }
-}
-
-/// Types of a node: own ones, cut by every schema in `all`, cut by the union of each list in `any`. The outer
-/// `None` says that the node is being resolved further up: a cycle, which says nothing new.
-fn resolve(
-    nodes: &mut [Node],
-    states: &mut [Resolution],
-    id: NodeId,
-    depth: usize,
-) -> Option<Option<TypeSet>> {
-    match states[id] {
-        Resolution::Done => return Some(nodes[id].types),
-        Resolution::Running => return None,
-        Resolution::Open if depth > MAX_CHAIN => return Some(None),
-        Resolution::Open => states[id] = Resolution::Running,
-    }
-    let mut types = nodes[id].own;
-    for inner in nodes[id].all.clone() {
-        let inner = resolve(nodes, states, inner, depth + 1).flatten();
-        types = intersect(types, inner);
-    }
-    for branches in nodes[id].any.clone() {
-        let mut union = Some(TypeSet::default());
-        for branch in branches {
-            if let Some(branch) = resolve(nodes, states, branch, depth + 1) {
-                union = union.zip(branch).map(|(left, right)| left.union(right));
-            }
-        }
-        types = intersect(types, union);
-    }
-    if nodes[id].nullable {
-        types = types.map(|types| types.union(TypeSet::of(&Value::Null)));
-    }
-    nodes[id].types = types;
-    states[id] = Resolution::Done;
-    Some(types)
-}
-
-fn intersect(left: Option<TypeSet>, right: Option<TypeSet>) -> Option<TypeSet> {
-    match (left, right) {
-        (Some(left), Some(right)) => Some(left.intersection(right)),
-        (left, right) => left.or(right),
     }
 }
 

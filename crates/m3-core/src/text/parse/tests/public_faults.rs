@@ -1,1 +1,335 @@
-//! x
+//! Faults seen in other servers, each with an input of its own: reasoning (A), tool calls (B) and the differences
+//! between paths that measuring found (S). Stop strings (E) are in `stops`.
+
+use super::*;
+
+fn adaptive(text: &str) -> (Option<String>, Option<String>) {
+    let parsed = parse(&options(), &ns(text));
+    assert_eq!(parsed.tool_calls, []);
+    (parsed.reasoning, parsed.content)
+}
+
+fn pair(reasoning: Option<&str>, content: Option<&str>) -> (Option<String>, Option<String>) {
+    (reasoning.map(str::to_owned), content.map(str::to_owned))
+}
+
+fn one(properties: Value, elements: &str) -> Value {
+    arguments(&tools(properties), elements)
+}
+
+fn x(schema: Value, text: &str) -> Value {
+    one(json!({"x": schema}), &format!("⟨<x>{text}⟨</x>"))["x"].clone()
+}
+
+#[test]
+fn a1_a8_markers_split_over_pieces() {
+    let pieces = ["<mm", ":think>", "weigh it", "</mm:", "think>", "yes"];
+    let got = run(&options(), pieces.map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(Some("weigh it"), Some("yes")));
+    let enabled = ParserOptions { thinking_mode: ThinkingMode::Enabled, ..options() };
+    let got = run(&enabled, ["hm</m", "m:thi", "nk>", "yes"].map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(Some("hm"), Some("yes")));
+}
+
+#[test]
+fn a2_start_state_comes_from_the_mode() {
+    let enabled = ParserOptions { thinking_mode: ThinkingMode::Enabled, ..options() };
+    let parsed = parse(&enabled, "weigh</mm:think>yes");
+    assert_eq!((parsed.reasoning, parsed.content), pair(Some("weigh"), Some("yes")));
+}
+
+#[test]
+fn a4_a5_stray_closers_at_the_start() {
+    assert_eq!(adaptive("</mm:think></mm:think>Hello again."), pair(None, Some("Hello again.")));
+    assert_eq!(adaptive("</mm:think>\n</mm:think>\nHello."), pair(None, Some("\nHello.")));
+    assert_eq!(adaptive("<mm:think>t</mm:think> </mm:think>Hello."), pair(Some("t"), Some("Hello.")));
+    assert_eq!(adaptive("It ends with </mm:think>."), pair(None, Some("It ends with </mm:think>.")));
+}
+
+#[test]
+fn a7_closer_inside_a_later_delta() {
+    let got = run(&options(), ["<mm:think>t</mm:think>a", "b</mm:think>c"].map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(Some("t"), Some("ab</mm:think>c")));
+}
+
+#[test]
+fn a13_nothing_is_lost_in_large_pieces() {
+    let text = "<mm:think>one two three</mm:think>four five";
+    let pieces: Vec<_> = text.as_bytes().chunks(4).map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
+    let got = run(&options(), pieces.into_iter().map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(Some("one two three"), Some("four five")));
+}
+
+#[test]
+fn b1_s12_parameters_named_like_added_tokens() {
+    let names = [
+        "filename",
+        "filepath",
+        "file_content",
+        "commit_message",
+        "code_context",
+        "reponame",
+        "add_file",
+        "edit_file",
+        "delete_file",
+        "rename_file",
+        "review_comment",
+        "issue_comment",
+        "function_call",
+        "think",
+    ];
+    for name in names {
+        let elements = format!("⟨<{name}>a.md⟨</{name}>⟨<content>Hi⟨</content>");
+        let expected = json!({name: "a.md", "content": "Hi"});
+        assert_eq!(arguments(&options(), &elements), expected);
+        assert_eq!(one(json!({name: {"type": "string"}}), &elements), expected);
+    }
+}
+
+#[test]
+fn b1_s12_a_lost_opening_tag_is_recovered() {
+    let elements = "⟨report.md⟨</filename>⟨<content>Hi⟨</content>";
+    assert_eq!(arguments(&options(), elements), json!({"filename": "report.md", "content": "Hi"}));
+    let got = outcome(&tools(json!({"count": {"type": "integer"}})), &call(&ns("\n⟨3⟨</count>")));
+    assert_eq!(calls(&got.parsed)[0].1, json!({"count": 3}));
+    assert_eq!(got.faults.recovered_parameters, 1);
+}
+
+#[test]
+fn b1_a_dropped_token_text_is_restored() {
+    let mut options = options();
+    options.markers.tag_tokens = Arc::new([(200_006, "<filename>".to_owned())].into());
+    let text = ns("⟨<tool_call>⟨<invoke name=\"f\">⟨");
+    let tail = ns("a.md⟨</filename>⟨</invoke>⟨</tool_call>");
+    let lost = Piece { token: Some(200_006), text: "" };
+    let got = run(&options, [Piece::text(&text), lost, Piece::text(&tail)]);
+    assert_eq!(calls(&got.parsed), [("f", json!({"filename": "a.md"}))]);
+    assert_eq!(got.faults.total(), 0);
+    let outside = run(&options, [lost, Piece::text("a")]);
+    assert_eq!(outside.parsed.content.as_deref(), Some("a"));
+}
+
+#[test]
+fn b2_s18_one_of_at_the_top() {
+    let parameters = json!({"type": "object", "oneOf": [
+        {"properties": {"n": {"type": "number"}}},
+        {"properties": {"l": {"type": "array", "items": {"type": "integer"}}}}]});
+    assert_eq!(arguments(&schema(parameters.clone()), "⟨<n>42⟨</n>"), json!({"n": 42}));
+    let list = arguments(&schema(parameters), "⟨<l>⟨<item>12⟨</item>⟨<item>34⟨</item>⟨</l>");
+    assert_eq!(list, json!({"l": [12, 34]}));
+}
+
+#[test]
+fn b4_nested_lists_of_objects() {
+    let todos = json!({"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"},
+        "done": {"type": "boolean"}}}});
+    let item = |id: u32, done| format!("⟨<item>⟨<id>{id}⟨</id>⟨<done>{done}⟨</done>⟨</item>");
+    let text = format!("{}\n{}", item(1, true), item(2, false));
+    assert_eq!(x(todos, &text), json!([{"id": 1, "done": true}, {"id": 2, "done": false}]));
+}
+
+#[test]
+fn b5_strings_that_look_like_numbers() {
+    assert_eq!(x(json!({"type": "string"}), "00501"), json!("00501"));
+}
+
+#[test]
+fn b8_no_marker_in_the_visible_answer() {
+    let parsed = parse(&options(), &format!("Sure.{}", call("")));
+    assert_eq!((parsed.content.as_deref(), parsed.tool_calls.len()), (Some("Sure."), 1));
+}
+
+#[test]
+fn b10_false_starts_are_released_at_once() {
+    let mut parser = OutputParser::new(options());
+    assert_eq!(parser.push(Piece::text("The symbol ]<]")), [Delta::Content("The symbol ".into())]);
+    assert_eq!(parser.push(Piece::text(" is odd.")), [Delta::Content("]<] is odd.".into())]);
+}
+
+#[test]
+fn b11_s24_stray_text_between_parameters() {
+    let got = outcome(&options(), &call(&ns("⟨<a>1⟨</a> oops ⟨<b>2⟨</b>")));
+    assert_eq!(calls(&got.parsed)[0].1, json!({"a": "1", "b": "2"}));
+    assert_eq!(got.faults.stray_text, 1);
+}
+
+#[test]
+fn b13_markup_characters_in_values() {
+    let code = "if a < b && c > d: <div class=\"x\">&amp;</div> ]]> ]<] </x>";
+    assert_eq!(x(json!({"type": "string"}), code), json!(code));
+}
+
+#[test]
+fn b14_s15_single_quoted_names() {
+    let parsed = parse(&options(), &ns("⟨<tool_call>⟨<invoke name='f'>⟨<a>1⟨</a>⟨</invoke>⟨</tool_call>"));
+    assert_eq!(calls(&parsed), [("f", json!({"a": "1"}))]);
+}
+
+#[test]
+fn b16_names_with_hyphens_and_other_signs() {
+    let properties =
+        json!({"-A": {"type": "integer"}, "-n": {"type": "boolean"}, "a b": {}, "a.b/c": {}, "ключ": {}});
+    let elements = "⟨<-A>3⟨</-A>⟨<-n>true⟨</-n>⟨<a b>1⟨</a b>⟨<a.b/c>2⟨</a.b/c>⟨<ключ>3⟨</ключ>";
+    assert_eq!(
+        one(properties, elements),
+        json!({"-A": 3, "-n": true, "a b": "1", "a.b/c": "2", "ключ": "3"})
+    );
+}
+
+#[test]
+fn b22_s17_recursive_references() {
+    let parameters = json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "object",
+        "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/N"}}}}});
+    let elements = "⟨<v>1⟨</v>⟨<next>⟨<v>2⟨</v>⟨<next>⟨<v>3⟨</v>⟨<next>⟨<v>4⟨</v>⟨</next>⟨</next>⟨</next>";
+    let expected = json!({"v": 1, "next": {"v": 2, "next": {"v": 3, "next": {"v": 4}}}});
+    assert_eq!(arguments(&schema(parameters), elements), expected);
+}
+
+#[test]
+fn b23_keys_in_a_name_attribute() {
+    let elements = "⟨<parameter name=\"a\">1⟨</parameter>⟨<parameter name='b'>⟨<c>2⟨</c>⟨</parameter>";
+    let value = one(json!({"a": {"type": "integer"}}), elements);
+    assert_eq!(value, json!({"a": 1, "b": {"c": "2"}}));
+}
+
+#[test]
+fn b25_output_cut_inside_a_call_is_closed() {
+    let mut parser = OutputParser::new(options());
+    let mut deltas = parser.push(Piece::text(&ns("⟨<tool_call>⟨<invoke name=\"f\">⟨<a>text")));
+    deltas.extend(parser.finish());
+    assert_eq!(deltas.last(), Some(&Delta::ToolEnd { index: 0 }));
+    assert_eq!(fold(deltas).tool_calls[0].arguments, r#"{"a":"text"}"#);
+    assert_eq!(parser.faults().truncated_calls, 1);
+}
+
+#[test]
+fn b26_s14_undeclared_tools_are_answered() {
+    let text = ns("Again.⟨<tool_call>⟨<invoke name=\"old_tool\">⟨<a>1⟨</a>⟨</invoke>⟨</tool_call>");
+    let got = outcome(&tools(json!({})), &text);
+    assert_eq!(got.parsed.content.as_deref(), Some("Again."));
+    assert_eq!(calls(&got.parsed), [("old_tool", json!({"a": "1"}))]);
+    assert_eq!(got.faults.undeclared_tools, 1);
+}
+
+#[test]
+fn b28_ids_are_given_once_and_differ() {
+    let text = ns("⟨<tool_call>⟨<invoke name=\"f\">⟨</invoke>⟨<invoke name=\"f\">⟨</invoke>⟨</tool_call>");
+    let random = ParserOptions { call_ids: CallIds::Random, ..options() };
+    let parsed = run(&random, [Piece::text(&text)]).parsed;
+    assert_ne!(parsed.tool_calls[0].id, parsed.tool_calls[1].id);
+}
+
+#[test]
+fn s1_an_object_holding_a_child_of_its_own_name() {
+    let node = json!({"type": "object", "properties": {"name": {"type": "string"}, "x": {"type": "object"}}});
+    let value = x(node, "⟨<name>a⟨</name>⟨<x>⟨<name>b⟨</name>⟨</x>");
+    assert_eq!(value, json!({"name": "a", "x": {"name": "b"}}));
+}
+
+#[test]
+fn s2_s3_white_space_of_strings() {
+    assert_eq!(x(json!({"type": "string"}), "line1\nline2\n"), json!("line1\nline2\n"));
+    let object = json!({"type": "object", "properties": {"s": {"type": "string"}}});
+    assert_eq!(x(object, "⟨<s>  x  ⟨</s>"), json!({"s": "  x  "}));
+}
+
+#[test]
+fn s4_empty_array() {
+    assert_eq!(x(json!({"type": "array"}), ""), json!([]));
+}
+
+#[test]
+fn s5_nullable_string_null() {
+    assert_eq!(x(json!({"type": ["string", "null"]}), "null"), json!(null));
+}
+
+#[test]
+fn s6_numbers_beyond_a_double_stay_text() {
+    assert_eq!(x(json!({"type": "number"}), "1e400"), json!("1e400"));
+}
+
+#[test]
+fn s7_repeated_scalars_follow_one_rule() {
+    assert_eq!(one(json!({}), "⟨<x>a⟨</x>⟨<x>b⟨</x>"), json!({"x": "a"}));
+    assert_eq!(one(json!({"x": {"type": "integer"}}), "⟨<x>1⟨</x>⟨<x>2⟨</x>"), json!({"x": [1, 2]}));
+}
+
+#[test]
+fn s8_the_namespace_marker_inside_a_string() {
+    for text in [
+        "a ⟨ b",
+        "⟨",
+        "⟨⟨",
+        "⟨x",
+        "⟨</y>",
+        "⟨<y>1⟨</y>",
+        "⟨<tool_call>",
+        "⟨</xx>",
+        "⟨ <x>",
+        "⟨</x",
+        "⟨<invoke name=\"g\">",
+    ] {
+        assert_eq!(x(json!({"type": "string"}), text), json!(ns(text)), "{text}");
+        let text = format!("a{text}");
+        assert_eq!(x(json!({}), &text), json!(ns(&text)), "{text}");
+        let nested = json!({"type": "object", "properties": {"s": {"type": "string"}}});
+        if !text.contains("x>") {
+            assert_eq!(x(nested, &format!("⟨<s>{text}⟨</s>")), json!({"s": ns(&text)}), "{text}");
+        }
+    }
+}
+
+#[test]
+fn s9_s10_json_text_in_containers() {
+    assert_eq!(x(json!({"type": "object"}), "{\"a\": 1}"), json!({"a": 1}));
+    assert_eq!(x(json!({"type": "array"}), "[1,2]"), json!([1, 2]));
+}
+
+#[test]
+fn s11_s13_cut_and_unclosed_output() {
+    let options = tools(json!({"a": {"type": "integer"}, "b": {"type": "integer"}}));
+    for tail in ["⟨<b>2", "⟨<b>", "⟨<b", "⟨", "⟨</invoke>", "⟨</invoke>\n", "⟨</inv"] {
+        let parsed = parse(&options, &ns(&format!("⟨<tool_call>\n⟨<invoke name=\"f\">⟨<a>1⟨</a>{tail}")));
+        assert_eq!(calls(&parsed), [("f", json!({"a": 1}))], "{tail}");
+        assert_eq!(parsed.content, None);
+    }
+}
+
+#[test]
+fn s16_to_s22_types_from_combinators() {
+    let list_or_null = json!({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]});
+    assert_eq!(x(list_or_null, "⟨<item>1⟨</item>⟨<item>2⟨</item>"), json!([1, 2]));
+    let parameters = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}},
+        "$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}}});
+    assert_eq!(arguments(&schema(parameters), "⟨<x>⟨<n>1⟨</n>⟨</x>"), json!({"x": {"n": 1}}));
+    assert_eq!(x(json!({"enum": [1, 2, 3]}), "3"), json!(3));
+    assert_eq!(x(json!({"allOf": [{"type": "integer"}]}), "3"), json!(3));
+    assert_eq!(x(json!({"const": 3}), "3"), json!(3));
+    assert_eq!(x(json!({"type": ["integer", "string"]}), "007"), json!("007"));
+    assert_eq!(x(json!({"type": "integer"}), "3.0"), json!(3));
+}
+
+#[test]
+fn s23_items_without_a_schema() {
+    assert_eq!(arguments(&options(), "⟨<x>⟨<item>a⟨</item>⟨</x>"), json!({"x": ["a"]}));
+}
+
+#[test]
+fn s25_s26_closers_character_by_character() {
+    for text in ["</mm:think>Hello", "</mm:think></mm:think>Hello"] {
+        assert_eq!(adaptive(text), pair(None, Some("Hello")));
+    }
+}
+
+#[test]
+fn s27_tool_markup_inside_reasoning_stays_reasoning() {
+    let text = format!("<mm:think>so{}", call(""));
+    assert_eq!(adaptive(&text), pair(text.strip_prefix("<mm:think>"), None));
+}
+
+#[test]
+fn s28_an_answer_that_mentions_the_opener() {
+    let text = "<mm:think>t</mm:think>Write <mm:think> first.";
+    assert_eq!(adaptive(text), pair(Some("t"), Some("Write <mm:think> first.")));
+    assert_eq!(adaptive("Write <mm:think> first."), pair(Some(" first."), Some("Write ")));
+}
