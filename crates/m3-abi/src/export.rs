@@ -6,6 +6,8 @@
 
 mod entries;
 mod guard;
+mod optional;
+mod slots;
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -72,14 +74,14 @@ fn table<E: Exported>(driver: &dyn Driver) -> Table {
         wait: Some(entries::wait),
         done: Some(entries::done),
         close: Some(entries::close),
-        copy_pages: Some(entries::copy_pages),
-        read_pages: Some(entries::read_pages),
-        write_pages: Some(entries::write_pages),
-        regions: Some(entries::regions),
-        encode: Some(entries::encode),
-        media_free: Some(entries::media_free),
-        tap: Some(entries::tap),
-        trace: Some(entries::trace),
+        copy_pages: Some(optional::copy_pages),
+        read_pages: Some(optional::read_pages),
+        write_pages: Some(optional::write_pages),
+        regions: Some(optional::regions),
+        encode: Some(optional::encode),
+        media_free: Some(optional::media_free),
+        tap: Some(optional::tap),
+        trace: Some(optional::trace),
     }
 }
 
