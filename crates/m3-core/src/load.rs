@@ -309,7 +309,8 @@ fn warm_shapes(options: &LoadOptions) -> Vec<WarmShape> {
         context_len: options.max_context,
         reserved: 0,
     };
-    let buckets = std::iter::successors(Some(1u32), |seqs| seqs.checked_mul(2)).take_while(|seqs| *seqs < rows);
+    let buckets =
+        std::iter::successors(Some(1u32), |seqs| seqs.checked_mul(2)).take_while(|seqs| *seqs < rows);
     let mut shapes: Vec<WarmShape> = buckets.chain([rows]).map(|seqs| shape(seqs, seqs)).collect();
     for largest in [shape(tokens, 1), shape(tokens, rows)] {
         if !shapes.contains(&largest) {

@@ -51,6 +51,7 @@ pub struct PageCache {
     page_tokens: usize,
     share_prefixes: bool,
     num_evicted: u64,
+    num_released: u64,
 }
 
 impl PageCache {
@@ -63,6 +64,7 @@ impl PageCache {
             page_tokens,
             share_prefixes,
             num_evicted: 0,
+            num_released: 0,
         }
     }
 
@@ -73,6 +75,11 @@ impl PageCache {
     /// Pages evicted since start.
     pub fn num_evicted(&self) -> u64 {
         self.num_evicted
+    }
+
+    /// Leases released since start: while it stands still, a lease that did not fit will not fit.
+    pub fn num_released(&self) -> u64 {
+        self.num_released
     }
 
     /// `num_pages` pages of which the first may come from the cache, covering at most `max_cached_tokens` tokens of
@@ -93,7 +100,7 @@ impl PageCache {
         }
         let counts = self.counts();
         if num_pages - found.len() > counts.free + counts.cached {
-            self.release(lease);
+            self.give_back(lease);
             return None;
         }
         while lease.pages.len() < num_pages {
@@ -137,13 +144,8 @@ impl PageCache {
 
     /// Gives everything back; pages the tree knows stay cached.
     pub fn release(&mut self, lease: Lease) {
-        self.tree.advance();
-        for page in lease.pages.into_iter().chain(lease.twins) {
-            if self.pool.release(page) == Released::Idle {
-                let node = self.nodes[page.0 as usize].expect("idle pages have a node");
-                self.tree.mark_idle(node);
-            }
-        }
+        self.num_released += 1;
+        self.give_back(lease);
     }
 
     /// Forgets every cached page that no sequence holds; `true` when the tree is empty then.
@@ -177,6 +179,16 @@ impl PageCache {
             return Err(format!("the tree has {} pages; {published} are marked", self.tree.len()));
         }
         Ok(())
+    }
+
+    fn give_back(&mut self, lease: Lease) {
+        self.tree.advance();
+        for page in lease.pages.into_iter().chain(lease.twins) {
+            if self.pool.release(page) == Released::Idle {
+                let node = self.nodes[page.0 as usize].expect("idle pages have a node");
+                self.tree.mark_idle(node);
+            }
+        }
     }
 
     fn hold(&mut self, node: NodeId, page: PageId) {

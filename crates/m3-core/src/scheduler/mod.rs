@@ -44,6 +44,8 @@ pub struct Scheduler {
     free_rows: Vec<u32>,
     /// Rows the device is to be told are free, with the next step.
     releases: Vec<u32>,
+    /// The first in the queue that did not fit, and how many leases had been released then.
+    blocked: Option<(Place, u64)>,
     in_flight: VecDeque<StepInFlight>,
     num_planned: u64,
     emissions: Vec<Emission>,
@@ -59,6 +61,7 @@ impl Scheduler {
             free_rows: (0..config.max_running as u32).rev().collect(),
             queues: Queues::default(),
             releases: Vec::new(),
+            blocked: None,
             in_flight: VecDeque::new(),
             num_planned: 0,
             emissions: Vec::new(),

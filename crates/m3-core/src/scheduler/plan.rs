@@ -103,14 +103,22 @@ impl Scheduler {
         }
     }
 
-    /// First come, first served: the first that does not fit keeps all behind it waiting.
+    /// First come, first served: the first that does not fit keeps all behind it waiting. Nobody is preempted for a
+    /// newcomer, whatever its priority.
     fn admit(&mut self, draft: &mut Draft, now_us: u64) {
         while draft.budget > 0 && !self.free_rows.is_empty() {
             let Some(entry) = self.queues.waiting.first_entry() else { break };
             let (place, sequence) = (*entry.key(), entry.get());
+            let released = self.cache.num_released();
+            if self.blocked == Some((place, released)) {
+                break;
+            }
             let num_pages = sequence.starting_pages(&self.config);
             let key = sequence.key(sequence.tokens.len());
-            let Some(lease) = self.cache.lease(key, sequence.max_cached_tokens(), num_pages) else { break };
+            let Some(lease) = self.cache.lease(key, sequence.max_cached_tokens(), num_pages) else {
+                self.blocked = Some((place, released));
+                break;
+            };
             let Some(row) = self.free_rows.pop() else { break };
             let mut sequence = entry.remove();
             let matched = lease.num_matched() * self.config.page_tokens;
