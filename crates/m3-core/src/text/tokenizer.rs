@@ -58,16 +58,20 @@ impl Segment {
 }
 
 impl Tokenizer {
-    /// Loads a `tokenizer.json`. Its truncation, padding and automatic begin tokens are not used.
+    /// Loads a `tokenizer.json`, with added tokens that only `tokenizer_config.json` beside it declares. The
+    /// file's truncation, padding and automatic begin tokens are not used, nor the white-space options of
+    /// added tokens in [`Self::encode_segments`].
     ///
     /// # Errors
     /// [`TextError::Read`] when the file cannot be read, [`TextError::Tokenizer`] when it is not byte-level BPE.
     pub fn from_file(path: &Path) -> Result<Self, TextError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| TextError::Read { path: path.display().to_string(), source })?;
         let refuse = |reason: String| TextError::Tokenizer(format!("{}: {reason}", path.display()));
-        let file = vocabulary::parse(&text).map_err(refuse)?;
-        let json = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        let mut json = read_json(path)?;
+        let config_path = path.with_file_name("tokenizer_config.json");
+        if config_path.exists() {
+            vocabulary::add_from_config(&mut json, &read_json(&config_path)?).map_err(refuse)?;
+        }
+        let file = vocabulary::parse(&json).map_err(refuse)?;
         let mut engine = fastokens::Tokenizer::from_json(json).map_err(|error| refuse(error.to_string()))?;
         engine.set_truncation(None);
         engine.set_padding(None);
@@ -176,6 +180,13 @@ impl Tokenizer {
         let matches = self.added_pattern.iter().flat_map(move |pattern| pattern.find_iter(text));
         matches.filter_map(|found| Some((found.range(), self.token_id(found.as_str())?)))
     }
+}
+
+fn read_json(path: &Path) -> Result<serde_json::Value, TextError> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|source| TextError::Read { path: name.clone(), source })?;
+    serde_json::from_str(&text).map_err(|error| TextError::Tokenizer(format!("{name}: {error}")))
 }
 
 fn added_pattern(added: &[AddedToken]) -> Result<Option<Regex>, regex::Error> {

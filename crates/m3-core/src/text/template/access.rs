@@ -78,8 +78,9 @@ fn loop_attribute(state: &LoopState, name: &str) -> Option<Value> {
         "first" => Some(Value::Bool(state.index0 == 0)),
         "last" => Some(Value::Bool(state.index0 + 1 == state.length)),
         "length" => number(state.length),
-        "depth" => number(state.depth0 + 1),
-        "depth0" => number(state.depth0),
+        // Only recursive loops, which this engine refuses, go deeper than 1.
+        "depth" => number(1),
+        "depth0" => number(0),
         "previtem" => Some(state.previous.clone()),
         "nextitem" => Some(state.next.clone()),
         _ => None,

@@ -14,8 +14,10 @@ use super::scope::Scope;
 use super::traced::{Traced, TracedBuilder};
 use super::value::{LoopState, Value};
 
-/// Statements and expressions one render may evaluate; a conversation of 100,000 messages needs about a tenth.
-const FUEL: u64 = 100_000_000;
+/// Statements and expressions one render may evaluate; a conversation of 100,000 messages needs about half.
+const FUEL: u64 = 20_000_000;
+/// Steps of one turn of a loop besides its body: it opens a scope.
+const ITERATION_COST: usize = 8;
 /// Macro calls (and the `caller()` bodies in them) that may be open at once: request data nests to 128.
 const MAX_CALL_DEPTH: usize = 200;
 
@@ -26,7 +28,6 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) macros: Vec<MacroDefinition<'t>>,
     fuel: u64,
     call_depth: usize,
-    loop_depth: usize,
 }
 
 /// A macro with the scope it was written in.
@@ -56,7 +57,6 @@ impl<'t> Interpreter<'t> {
             macros: Vec::new(),
             fuel: FUEL,
             call_depth: 0,
-            loop_depth: 0,
         }
     }
 
@@ -157,8 +157,13 @@ impl<'t> Interpreter<'t> {
             }
             Stmt::Continue(_) => return Ok(Flow::Continue),
             Stmt::Break(_) => return Ok(Flow::Break),
-            Stmt::Block(_) | Stmt::Import(_) | Stmt::FromImport(_) | Stmt::Extends(_) | Stmt::Include(_) => {
-                return Err(Fault::new("a chat template cannot use block, import, extends or include"));
+            Stmt::Block(block) => {
+                // Without inheritance a block is its body in a scope of its own.
+                let written = self.capture(Scope::inside(&self.scope), &block.body)?;
+                self.out.push(&written);
+            }
+            Stmt::Import(_) | Stmt::FromImport(_) | Stmt::Extends(_) | Stmt::Include(_) => {
+                return Err(Fault::new("a chat template cannot use import, extends or include"));
             }
         }
         Ok(Flow::Next)
@@ -208,9 +213,7 @@ impl<'t> Interpreter<'t> {
             self.scope = outer;
             return result.map(|_| ());
         }
-        self.loop_depth += 1;
         let result = self.iterations(each, &items, &outer);
-        self.loop_depth -= 1;
         self.scope = outer;
         result
     }
@@ -224,13 +227,13 @@ impl<'t> Interpreter<'t> {
         let changed = Rc::new(RefCell::new(None));
         let missing = |which: &str| Value::Undefined(format!("there is no {which} item").into());
         for (index0, item) in items.iter().enumerate() {
+            self.spend(ITERATION_COST)?;
             self.scope = Scope::inside(outer);
             self.scope.set(
                 "loop",
                 Value::Loop(Rc::new(LoopState {
                     index0,
                     length: items.len(),
-                    depth0: self.loop_depth - 1,
                     previous: if index0 == 0 { missing("previous") } else { items[index0 - 1].clone() },
                     next: items.get(index0 + 1).cloned().unwrap_or_else(|| missing("next")),
                     changed: changed.clone(),

@@ -57,15 +57,14 @@ pub(crate) fn split_right(text: &Traced, separator: &str, limit: usize) -> Vec<T
     pieces
 }
 
-/// `str.split()`: words between white space, no empty ones; after `limit` cuts the rest stays whole.
+/// `str.split()`: words between white space, no empty ones; after `limit` cuts the rest stays as it is.
 pub(crate) fn split_words(text: &Traced, limit: usize) -> Vec<Traced> {
     let whole = text.as_str();
     let mut words = Vec::new();
     let mut at = whole.len() - whole.trim_start_matches(is_space).len();
     while at < whole.len() {
         if words.len() == limit {
-            let rest = whole[at..].trim_end_matches(is_space).len();
-            words.push(text.slice(at..at + rest));
+            words.push(text.slice(at..whole.len()));
             return words;
         }
         let length = whole[at..].find(is_space).unwrap_or(whole.len() - at);
@@ -83,8 +82,7 @@ pub(crate) fn split_words_right(text: &Traced, limit: usize) -> Vec<Traced> {
     let mut end = whole.trim_end_matches(is_space).len();
     while end > 0 {
         if words.len() == limit {
-            let start = end - whole[..end].trim_start_matches(is_space).len();
-            words.push(text.slice(start..end));
+            words.push(text.slice(0..end));
             break;
         }
         let start = whole[..end]
@@ -190,8 +188,8 @@ mod tests {
     fn splitting_like_python() {
         let text = Traced::user(" a  b c ");
         assert_eq!(plain(&split_words(&text, usize::MAX)), ["a", "b", "c"]);
-        assert_eq!(plain(&split_words(&text, 1)), ["a", "b c"]);
-        assert_eq!(plain(&split_words_right(&text, 1)), ["a  b", "c"]);
+        assert_eq!(plain(&split_words(&text, 1)), ["a", "b c "]);
+        assert_eq!(plain(&split_words_right(&text, 1)), [" a  b", "c"]);
         assert_eq!(plain(&split(&text, " ", usize::MAX)), ["", "a", "", "b", "c", ""]);
         assert_eq!(plain(&split(&text, " ", 2)), ["", "a", " b c "]);
         assert_eq!(plain(&split_right(&text, " ", 2)), [" a  b", "c", ""]);

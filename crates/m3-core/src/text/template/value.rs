@@ -39,8 +39,6 @@ pub(crate) struct Dict(pub(crate) Vec<(Value, Value)>);
 pub(crate) struct LoopState {
     pub(crate) index0: usize,
     pub(crate) length: usize,
-    /// Nesting of `for` blocks, counted from 0.
-    pub(crate) depth0: usize,
     pub(crate) previous: Value,
     pub(crate) next: Value,
     /// Arguments of the last `loop.changed(...)`, shared by all iterations.

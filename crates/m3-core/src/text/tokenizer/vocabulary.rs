@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::AddedToken;
 
@@ -80,9 +81,33 @@ impl ByteTable {
     }
 }
 
+/// Adds to `tokenizer` the added tokens that only `config` (`added_tokens_decoder`) declares.
+pub(super) fn add_from_config(tokenizer: &mut Value, config: &Value) -> Result<(), String> {
+    let Some(declared) = config["added_tokens_decoder"].as_object() else {
+        return Ok(());
+    };
+    if tokenizer["added_tokens"].is_null() {
+        tokenizer["added_tokens"] = Value::Array(Vec::new());
+    }
+    let Some(known) = tokenizer["added_tokens"].as_array_mut() else {
+        return Err("\"added_tokens\" is not a list".to_owned());
+    };
+    for (id, token) in declared {
+        let id: u32 = id.parse().map_err(|_| format!("added token id {id:?} is not a number"))?;
+        if known.iter().any(|entry| entry["id"] == id || entry["content"] == token["content"]) {
+            continue;
+        }
+        let mut entry = token.clone();
+        let fields = entry.as_object_mut().ok_or_else(|| format!("added token {id} is not an object"))?;
+        fields.insert("id".to_owned(), id.into());
+        known.push(entry);
+    }
+    Ok(())
+}
+
 /// Reads the vocabulary; the error is a sentence without the file's name.
-pub(super) fn parse(text: &str) -> Result<Vocabulary, String> {
-    let file: TokenizerFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
+pub(super) fn parse(tokenizer: &Value) -> Result<Vocabulary, String> {
+    let file = TokenizerFile::deserialize(tokenizer).map_err(|error| error.to_string())?;
     if let Some(kind) = file.model.kind.filter(|kind| kind != "BPE") {
         return Err(format!("model type {kind:?} is not supported, only \"BPE\""));
     }

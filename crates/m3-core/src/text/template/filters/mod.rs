@@ -88,7 +88,11 @@ fn string(value: Value, _: &mut Arguments) -> Result<Value, Fault> {
 
 fn attr(value: Value, arguments: &mut Arguments) -> Result<Value, Fault> {
     let name = arguments.need_text("attr", "name")?;
-    access::attribute(&value, name.as_str())
+    match &value {
+        // Unlike `value.name` this filter never looks at the items of a mapping.
+        Value::Map(_) => access::attribute(&Value::Map(Default::default()), name.as_str()),
+        other => access::attribute(other, name.as_str()),
+    }
 }
 
 fn format_percent(value: Value, arguments: &mut Arguments) -> Result<Value, Fault> {
@@ -109,6 +113,10 @@ fn abs(value: Value, _: &mut Arguments) -> Result<Value, Fault> {
 fn round(value: Value, arguments: &mut Arguments) -> Result<Value, Fault> {
     let precision = arguments.take_int("round", "precision")?.unwrap_or(0);
     let method = arguments.take_text("round", "method")?;
+    let is_common = method.as_ref().is_none_or(|method| method.as_str() == "common");
+    if let (Some(number), true, true) = (value.as_int(), is_common, precision >= 0) {
+        return Ok(Value::Int(number));
+    }
     let number = value
         .as_float()
         .ok_or_else(|| Fault::new(format!("round needs a number, not {}", value.type_name())))?;

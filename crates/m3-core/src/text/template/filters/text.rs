@@ -83,9 +83,12 @@ pub(super) fn indent(value: Value, arguments: &mut Arguments) -> Result<Value, F
     };
     let first = arguments.take("first").is_some_and(|flag| flag.is_true());
     let blank = arguments.take("blank").is_some_and(|flag| flag.is_true());
-    let text = to_text(&value)?;
+    // Jinja adds a newline before it splits, so that a final one survives as an empty last line.
+    let mut ended = TracedBuilder::default();
+    ended.push(&to_text(&value)?);
+    ended.push_user("\n");
     let mut out = TracedBuilder::default();
-    for (index, line) in strings::split_lines(&text, false).iter().enumerate() {
+    for (index, line) in strings::split_lines(&ended.finish(), false).iter().enumerate() {
         if index > 0 {
             out.push_user("\n");
         }
@@ -94,13 +97,6 @@ pub(super) fn indent(value: Value, arguments: &mut Arguments) -> Result<Value, F
             out.push(&margin);
         }
         out.push(line);
-    }
-    if text.as_str().ends_with('\n') {
-        // Jinja adds a newline before it splits, so a final one survives as an empty last line.
-        out.push_user("\n");
-        if blank {
-            out.push(&margin);
-        }
     }
     Ok(Value::Text(out.finish()))
 }
