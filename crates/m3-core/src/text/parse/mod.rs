@@ -7,6 +7,18 @@
 //!
 //! `answer` is the machine for reasoning and content, `tools` the one inside a tool block, `value` reads one
 //! parameter, `element` types it by `schema` and `types`; `scan` finds markup, `stop` finds stop strings.
+//!
+//! ```
+//! use m3_core::text::parse::{OutputParser, ParserOptions, Piece, fold};
+//!
+//! let mut parser = OutputParser::new(ParserOptions::default());
+//! let mut deltas = parser.push(Piece::text("<mm:think>two and two</mm:th"));
+//! deltas.extend(parser.push(Piece::text("ink>4")));
+//! deltas.extend(parser.finish());
+//! let answer = fold(deltas);
+//! assert_eq!(answer.reasoning.as_deref(), Some("two and two"));
+//! assert_eq!(answer.content.as_deref(), Some("4"));
+//! ```
 
 mod answer;
 mod call;

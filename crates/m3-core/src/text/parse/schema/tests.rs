@@ -1,3 +1,5 @@
+//! Types and members that schemas answer for, and schemas meant to exhaust the reader.
+
 use serde_json::json;
 
 use super::*;
