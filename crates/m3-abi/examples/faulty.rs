@@ -39,6 +39,7 @@ impl Driver for FaultyDriver {
     fn open(&self, request: &OpenRequest) -> Result<Box<dyn Backend>> {
         let script = text(&request.config);
         act(&script, "open")?;
+        m3_abi::log::say(m3_abi::log::INFO, "opened by the faulty backend");
         Ok(Box::new(Faulty { script, tickets: 0 }))
     }
 }
@@ -69,6 +70,9 @@ impl Backend for Faulty {
     }
     fn wait(&mut self, _ticket: Ticket, output: &mut Output) -> Result<()> {
         act(&self.script, "wait")?;
+        if self.script == "slow" {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
         if self.script == "long output" {
             output.tokens.push(1);
         }

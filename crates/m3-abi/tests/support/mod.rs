@@ -38,7 +38,10 @@ pub(crate) fn rust_plugin(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let folder = test.parent().and_then(Path::parent).expect("tests run in target/PROFILE/deps");
     let path = folder.join("examples").join(m3_abi::discover::file_name(name));
-    assert!(path.exists(), "{} is missing: cargo build -p m3-abi --examples", path.display());
+    let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let source = manifest_dir().join("examples").join(name).with_extension("rs");
+    let fresh = modified(&path).is_some_and(|built| Some(built) >= modified(&source));
+    assert!(fresh, "{} is missing or old: cargo build -p m3-abi --examples", path.display());
     path
 }
 
