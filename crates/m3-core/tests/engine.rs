@@ -1,5 +1,7 @@
 //! The engine with its threads, over scripted ranks: many clients at once, bad clients, bad devices, and its ends.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::sync::mpsc::{Receiver, Sender, channel};

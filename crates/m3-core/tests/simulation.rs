@@ -2,6 +2,8 @@
 //! tokens depend on every page it reads. After every turn the books are audited; at the end every request must have
 //! had exactly one terminal event, with the tokens it would have had alone.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -2,6 +2,7 @@
 //! one request at a time without any scheduler.
 
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use backend_null::NullDriver;
 use backend_null::distribution::{Draw, START, chain, drawn_rank, favourite, token_at};
