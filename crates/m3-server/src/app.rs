@@ -84,7 +84,8 @@ impl App {
     pub fn serving(&self) -> Result<&Serving, ApiError> {
         self.serving.get().ok_or_else(|| {
             let phase = self.phase.get();
-            let sentence = format!("the model is not ready: {} ({} %) {}", phase.name, phase.percent, phase.detail);
+            let sentence =
+                format!("the model is not ready: {} ({} %) {}", phase.name, phase.percent, phase.detail);
             ApiError::unavailable("loading", sentence.trim_end())
         })
     }
@@ -99,7 +100,10 @@ impl App {
         self.active.count.fetch_add(1, Ordering::AcqRel);
         let guard = InFlight(Arc::clone(&self.active));
         if self.is_draining() {
-            return Err(ApiError::unavailable("draining", "this server is shutting down and takes no new requests"));
+            return Err(ApiError::unavailable(
+                "draining",
+                "this server is shutting down and takes no new requests",
+            ));
         }
         Ok(guard)
     }

@@ -52,8 +52,12 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
 pub fn model_dir(options: &ModelOptions) -> anyhow::Result<PathBuf> {
     match &options.dir {
         Some(dir) if dir.is_dir() => Ok(dir.clone()),
-        Some(dir) if dir.exists() => bail!("{} is a file; a model is a folder with config.json", dir.display()),
-        Some(dir) => bail!("there is no folder {}; models are not downloaded, get the files first", dir.display()),
+        Some(dir) if dir.exists() => {
+            bail!("{} is a file; a model is a folder with config.json", dir.display())
+        }
+        Some(dir) => {
+            bail!("there is no folder {}; models are not downloaded, get the files first", dir.display())
+        }
         None => bundled_model(),
     }
 }
@@ -70,7 +74,8 @@ fn bundled_model() -> anyhow::Result<PathBuf> {
     places.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(NAME));
     let found = places.iter().find(|place| place.join("config.json").is_file());
     let looked = || places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ");
-    let found = found.with_context(|| format!("the bundled model is not in {}; name a model folder", looked()))?;
+    let found =
+        found.with_context(|| format!("the bundled model is not in {}; name a model folder", looked()))?;
     Ok(found.canonicalize().unwrap_or_else(|_| found.clone()))
 }
 
@@ -79,7 +84,10 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
     let config = checkpoint.config();
     let page = config.text.sparse.block_size;
     if let Some(asked) = options.engine.page_tokens {
-        ensure!(asked == page, "--page-size is {asked}; this model's block size is {page}, and a page is one block");
+        ensure!(
+            asked == page,
+            "--page-size is {asked}; this model's block size is {page}, and a page is one block"
+        );
     }
     let longest = config.text.max_position_embeddings;
     if let Some(asked) = options.engine.context {
@@ -175,7 +183,11 @@ fn served_model(
     let vocab_size = checkpoint.config().text.vocab_size as u32;
     let id_of = |marker: &str| text.as_ref().and_then(|text| text.tokenizer.token_id(marker));
     let within = |ids: Vec<u32>| ids.into_iter().filter(|id| *id < vocab_size).collect::<Vec<u32>>();
-    let eos = if generation.eos_token_ids.is_empty() { id_of("[e~[").into_iter().collect() } else { generation.eos_token_ids.clone() };
+    let eos = if generation.eos_token_ids.is_empty() {
+        id_of("[e~[").into_iter().collect()
+    } else {
+        generation.eos_token_ids.clone()
+    };
     let runaway = ["]~b]", "]~!b["].into_iter().filter_map(id_of).collect();
     ServedModel {
         names,
@@ -195,7 +207,12 @@ fn served_model(
     }
 }
 
-fn engine_config(checkpoint: &Checkpoint, model: &ServedModel, loaded: &LoadedModel, options: &Options) -> EngineConfig {
+fn engine_config(
+    checkpoint: &Checkpoint,
+    model: &ServedModel,
+    loaded: &LoadedModel,
+    options: &Options,
+) -> EngineConfig {
     let config = checkpoint.config();
     let vocab_size = config.text.vocab_size;
     let tokenizer = model.text.as_ref().map(|text| text.tokenizer.as_ref());
@@ -210,7 +227,11 @@ fn engine_config(checkpoint: &Checkpoint, model: &ServedModel, loaded: &LoadedMo
         mixed_chunk: true,
         run_ahead: true,
         vocab_size,
-        forbidden_tokens: forbidden_ids(tokenizer, vocab_size, [config.image_token_id, config.video_token_id]),
+        forbidden_tokens: forbidden_ids(
+            tokenizer,
+            vocab_size,
+            [config.image_token_id, config.video_token_id],
+        ),
         max_logprobs: options.model.max_logprobs,
     }
 }

@@ -15,7 +15,8 @@ use crate::generate::{ChoiceEvent, Done, Session};
 use crate::progress::ProgressView;
 use crate::routes::prepare_chat;
 
-const HELP: &str = "/reset starts anew, /think adaptive|enabled|disabled sets the mode, /quit ends; Ctrl-C stops an answer";
+const HELP: &str =
+    "/reset starts anew, /think adaptive|enabled|disabled sets the mode, /quit ends; Ctrl-C stops an answer";
 
 /// What the flags of this command say.
 struct Settings {
@@ -101,7 +102,9 @@ impl<'a> Talk<'a> {
                 ("/quit" | "/exit", _) => return Ok(()),
                 ("/help", _) => println!("{HELP}"),
                 ("/reset", _) => self.reset(),
-                ("/think", mode) => self.settings.thinking = Some(mode.trim().to_owned()).filter(|mode| !mode.is_empty()),
+                ("/think", mode) => {
+                    self.settings.thinking = Some(mode.trim().to_owned()).filter(|mode| !mode.is_empty())
+                }
                 _ => runtime.block_on(self.turn(&line))?,
             }
         }

@@ -40,7 +40,8 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
         Command::Serve => {
             let options = Options::read(parsed)?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let result = runtime.block_on(serve::serve(options, |address| println!("listening on http://{address}")));
+            let result =
+                runtime.block_on(serve::serve(options, |address| println!("listening on http://{address}")));
             // A loader that a signal overtook would otherwise be waited for.
             runtime.shutdown_background();
             result

@@ -53,7 +53,8 @@ impl ServedModel {
     /// Whether a client may ask for `name`; no name means this one.
     pub fn answers_to(&self, name: Option<&str>) -> bool {
         name.is_none_or(|name| {
-            self.names.iter().any(|known| known == name) || self.path.to_str().is_some_and(|path| path == name)
+            self.names.iter().any(|known| known == name)
+                || self.path.to_str().is_some_and(|path| path == name)
         })
     }
 
@@ -103,7 +104,9 @@ impl TextSide {
             None => optional_template(dir)?,
         };
         if template.is_none() {
-            tracing::warn!("the model has no chat template: /v1/chat/completions will refuse; give --chat-template FILE");
+            tracing::warn!(
+                "the model has no chat template: /v1/chat/completions will refuse; give --chat-template FILE"
+            );
         }
         let markers = markers(&tokenizer);
         Ok(TextSide { tokenizer: Arc::new(tokenizer), template, markers })

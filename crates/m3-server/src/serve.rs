@@ -94,7 +94,10 @@ pub async fn serve_until(
 }
 
 /// Loading blocks for minutes and may be left behind when a signal comes, so it has a thread of its own.
-fn start_loading(app: &Arc<App>, options: Options) -> anyhow::Result<oneshot::Receiver<anyhow::Result<Serving>>> {
+fn start_loading(
+    app: &Arc<App>,
+    options: Options,
+) -> anyhow::Result<oneshot::Receiver<anyhow::Result<Serving>>> {
     let (answer, answered) = oneshot::channel();
     let app = Arc::clone(app);
     let load = move || {

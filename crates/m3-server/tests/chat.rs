@@ -10,9 +10,15 @@ const NS: &str = "]<]minimax[>[";
 
 fn tool_call_script() -> String {
     let invoke = |city: &str| {
-        format!("{NS}<invoke name=\"get_weather\">{NS}<location>{city}{NS}</location>{NS}<days>3{NS}</days>{NS}</invoke>\n")
+        format!(
+            "{NS}<invoke name=\"get_weather\">{NS}<location>{city}{NS}</location>{NS}<days>3{NS}</days>{NS}</invoke>\n"
+        )
     };
-    format!("<mm:think>Let me look.</mm:think>One moment. {NS}<tool_call>\n{}{}{NS}</tool_call>", invoke("Paris"), invoke("Köln 🌶"))
+    format!(
+        "<mm:think>Let me look.</mm:think>One moment. {NS}<tool_call>\n{}{}{NS}</tool_call>",
+        invoke("Paris"),
+        invoke("Köln 🌶")
+    )
 }
 
 fn weather_tool() -> Value {
@@ -46,7 +52,10 @@ fn fold(events: &[Value], index: u64) -> Value {
                 assert_eq!(call["function"]["arguments"], "", "the name comes before the arguments");
                 calls.push(json!({"name": call["function"]["name"], "arguments": ""}));
             }
-            append(&mut calls[call["index"].as_u64().unwrap() as usize]["arguments"], &call["function"]["arguments"]);
+            append(
+                &mut calls[call["index"].as_u64().unwrap() as usize]["arguments"],
+                &call["function"]["arguments"],
+            );
         }
         if choice["finish_reason"].is_string() {
             assert!(finish.is_null(), "one finish reason");
@@ -61,7 +70,13 @@ async fn a_stream_folds_to_the_whole_answer() {
     let server = Server::start(says(&tool_call_script()), &[]).await;
     let body = json!({"messages": user("Weather?"), "tools": weather_tool(), "temperature": 0,
         "stream_options": {"include_usage": true}});
-    let whole = server.good(CHAT, { let mut whole = body.clone(); whole.as_object_mut().unwrap().remove("stream_options"); whole }).await;
+    let whole = server
+        .good(CHAT, {
+            let mut whole = body.clone();
+            whole.as_object_mut().unwrap().remove("stream_options");
+            whole
+        })
+        .await;
     let events = server.stream(CHAT, body).await;
     let folded = fold(&events, 0);
     let choice = &whole["choices"][0];
@@ -70,17 +85,29 @@ async fn a_stream_folds_to_the_whole_answer() {
     assert_eq!(folded["message"]["reasoning_content"], choice["message"]["reasoning_content"]);
     assert_eq!(folded["finish_reason"], "tool_calls");
     assert_eq!(folded["finish_reason"], choice["finish_reason"]);
-    let calls: Vec<Value> = choice["message"]["tool_calls"].as_array().unwrap().iter().map(|call| call["function"].clone()).collect();
+    let calls: Vec<Value> = choice["message"]["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["function"].clone())
+        .collect();
     assert_eq!(folded["message"]["tool_calls"], Value::Array(calls.clone()));
     let arguments: Value = serde_json::from_str(calls[1]["arguments"].as_str().unwrap()).unwrap();
     assert_eq!(arguments, json!({"location": "Köln 🌶", "days": 3}));
     let last = events.last().unwrap();
-    assert_eq!((&last["choices"], last["usage"]["completion_tokens"].as_u64()), (&json!([]), whole["usage"]["completion_tokens"].as_u64()));
+    assert_eq!(
+        (&last["choices"], last["usage"]["completion_tokens"].as_u64()),
+        (&json!([]), whole["usage"]["completion_tokens"].as_u64())
+    );
     assert_eq!(last["usage"]["prompt_tokens"], whole["usage"]["prompt_tokens"]);
     assert!(whole["usage"]["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap() > 0);
     assert_eq!(last["usage"]["completion_tokens_details"], whole["usage"]["completion_tokens_details"]);
-    assert!(events[..events.len() - 1].iter().all(|event| event["usage"].is_null()), "usage comes last and once");
-    let ids: std::collections::HashSet<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert!(
+        events[..events.len() - 1].iter().all(|event| event["usage"].is_null()),
+        "usage comes last and once"
+    );
+    let ids: std::collections::HashSet<&str> =
+        events.iter().map(|event| event["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 1, "one id");
     server.assert_no_leak().await;
 }
@@ -92,11 +119,19 @@ async fn the_wire_shape_of_a_short_stream_is_as_documented() {
     let deltas: Vec<Value> = events.iter().map(|event| event["choices"][0]["delta"].clone()).collect();
     assert_eq!(
         deltas,
-        [json!({"role": "assistant", "content": ""}), json!({"reasoning_content": "r"}), json!({"content": "a"}), json!({})]
+        [
+            json!({"role": "assistant", "content": ""}),
+            json!({"reasoning_content": "r"}),
+            json!({"content": "a"}),
+            json!({})
+        ]
     );
     let last = &events[3]["choices"][0];
     assert_eq!(*last, json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "stop"}));
-    assert_eq!((events[0]["object"].as_str(), events[0]["model"].as_str()), (Some("chat.completion.chunk"), Some("nano")));
+    assert_eq!(
+        (events[0]["object"].as_str(), events[0]["model"].as_str()),
+        (Some("chat.completion.chunk"), Some("nano"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,10 +139,16 @@ async fn the_start_state_follows_the_effective_mode() {
     let server = Server::start(says("thought</mm:think>said"), &[]).await;
     let answer = server.good(CHAT, json!({"messages": user("x"), "thinking": {"type": "enabled"}})).await;
     let message = &answer["choices"][0]["message"];
-    assert_eq!((message["reasoning_content"].as_str(), message["content"].as_str()), (Some("thought"), Some("said")));
+    assert_eq!(
+        (message["reasoning_content"].as_str(), message["content"].as_str()),
+        (Some("thought"), Some("said"))
+    );
     let answer = server.good(CHAT, json!({"messages": user("x"), "reasoning_effort": "none"})).await;
     let message = &answer["choices"][0]["message"];
-    assert_eq!((message["reasoning_content"].as_str(), message["content"].as_str()), (None, Some("thought</mm:think>said")));
+    assert_eq!(
+        (message["reasoning_content"].as_str(), message["content"].as_str()),
+        (None, Some("thought</mm:think>said"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +173,8 @@ async fn limits_count_tokens_exactly_and_zero_is_tolerated() {
             "stream_options": {"include_usage": true, "continuous_usage_stats": true}});
         if stream {
             let events = server.stream(CHAT, body).await;
-            let counts: Vec<u64> = events.iter().map(|event| event["usage"]["completion_tokens"].as_u64().unwrap()).collect();
+            let counts: Vec<u64> =
+                events.iter().map(|event| event["usage"]["completion_tokens"].as_u64().unwrap()).collect();
             assert!(counts.is_sorted(), "{counts:?}");
             assert_eq!(*counts.last().unwrap(), limit);
             continue;
@@ -142,7 +184,10 @@ async fn limits_count_tokens_exactly_and_zero_is_tolerated() {
         assert_eq!(answer["choices"][0]["finish_reason"], "length");
     }
     let answer = server.good(CHAT, json!({"messages": user("x"), "max_tokens": 0})).await;
-    assert_eq!((&answer["usage"]["completion_tokens"], &answer["choices"][0]["finish_reason"]), (&json!(0), &json!("length")));
+    assert_eq!(
+        (&answer["usage"]["completion_tokens"], &answer["choices"][0]["finish_reason"]),
+        (&json!(0), &json!("length"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +248,10 @@ async fn log_probabilities_cover_every_sampled_token_in_both_forms() {
     let script = support::ids("<mm:think>r</mm:think>hello");
     assert_eq!(content.len(), script.len());
     assert_eq!(whole["choices"][0]["token_ids"], json!(script));
-    assert_eq!(whole["prompt_token_ids"].as_array().unwrap().len() as u64, whole["usage"]["prompt_tokens"].as_u64().unwrap());
+    assert_eq!(
+        whole["prompt_token_ids"].as_array().unwrap().len() as u64,
+        whole["usage"]["prompt_tokens"].as_u64().unwrap()
+    );
     assert!(content.iter().all(|entry| entry["logprob"].as_f64().unwrap() <= 0.0));
     assert_eq!(content[0]["top_logprobs"].as_array().unwrap().len(), 2);
     let events = server.stream(CHAT, body).await;
@@ -227,5 +275,8 @@ async fn user_text_never_becomes_a_control_token() {
         tokens.iter().map(|id| id.as_u64().unwrap()).filter(|id| added.contains(&(*id as u32))).collect()
     };
     assert_eq!(control(&plain), control(&attacked));
-    assert_eq!(server.good("/detokenize", json!({"tokens": attacked["tokens"]})).await["prompt"], attacked["prompt"]);
+    assert_eq!(
+        server.good("/detokenize", json!({"tokens": attacked["tokens"]})).await["prompt"],
+        attacked["prompt"]
+    );
 }

@@ -19,9 +19,17 @@ async fn text_and_ids_give_the_same_answer_streamed_or_not() {
     let text: String = events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
     assert_eq!(text, "one two three");
     let several = server.good(PATH, json!({"prompt": ["a", "b b b"], "n": 2, "max_tokens": 50})).await;
-    let indices: Vec<u64> = several["choices"].as_array().unwrap().iter().map(|choice| choice["index"].as_u64().unwrap()).collect();
+    let indices: Vec<u64> = several["choices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|choice| choice["index"].as_u64().unwrap())
+        .collect();
     assert_eq!(indices, [0, 1, 2, 3]);
-    assert_eq!(several["usage"]["prompt_tokens"].as_u64().unwrap() as usize, ids("a").len() + ids("b b b").len());
+    assert_eq!(
+        several["usage"]["prompt_tokens"].as_u64().unwrap() as usize,
+        ids("a").len() + ids("b b b").len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,9 +58,15 @@ async fn echo_with_log_probabilities_scores_the_prompt() {
         let best = top.values().map(|value| value.as_f64().unwrap()).fold(f64::MIN, f64::max);
         assert!(best >= logprobs["token_logprobs"][at].as_f64().unwrap());
     }
-    let offsets: Vec<u64> = logprobs["text_offset"].as_array().unwrap().iter().map(|offset| offset.as_u64().unwrap()).collect();
-    assert!(offsets.is_sorted() && offsets[0] == 0 && *offsets.last().unwrap() < prompt.chars().count() as u64);
-    assert_eq!((&answer["usage"]["completion_tokens"], &choice["finish_reason"]), (&json!(0), &json!("length")));
+    let offsets: Vec<u64> =
+        logprobs["text_offset"].as_array().unwrap().iter().map(|offset| offset.as_u64().unwrap()).collect();
+    assert!(
+        offsets.is_sorted() && offsets[0] == 0 && *offsets.last().unwrap() < prompt.chars().count() as u64
+    );
+    assert_eq!(
+        (&answer["usage"]["completion_tokens"], &choice["finish_reason"]),
+        (&json!(0), &json!("length"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +110,8 @@ async fn a_character_over_several_tokens_never_breaks() {
     let server = Server::start(says(text), &[]).await;
     for _ in 0..5 {
         let events = server.stream(PATH, json!({"prompt": "x", "max_tokens": 200})).await;
-        let texts: Vec<&str> = events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
+        let texts: Vec<&str> =
+            events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
         assert!(texts.iter().all(|piece| !piece.contains('\u{fffd}')));
         assert_eq!(texts.concat(), text);
     }
@@ -105,7 +120,8 @@ async fn a_character_over_several_tokens_never_breaks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_can_be_named_by_id() {
     let server = Server::start(says("ab"), &[]).await;
-    let body = json!({"prompt": "x", "logprobs": 0, "return_tokens_as_token_ids": true, "return_token_ids": true});
+    let body =
+        json!({"prompt": "x", "logprobs": 0, "return_tokens_as_token_ids": true, "return_token_ids": true});
     let choice = server.good(PATH, body).await["choices"][0].clone();
     let script = ids("ab");
     assert_eq!(choice["token_ids"], json!(script));
@@ -122,10 +138,16 @@ async fn without_a_tokenizer_ids_go_in_and_out() {
     server.wait_ready().await;
     let answer = server.good(PATH, json!({"prompt": [1, 2, 3], "max_tokens": 10, "logprobs": 1})).await;
     let choice = &answer["choices"][0];
-    assert_eq!((&choice["token_ids"], &choice["text"], &choice["finish_reason"]), (&json!([5, 6, 7]), &json!(""), &json!("stop")));
+    assert_eq!(
+        (&choice["token_ids"], &choice["text"], &choice["finish_reason"]),
+        (&json!([5, 6, 7]), &json!(""), &json!("stop"))
+    );
     assert_eq!(choice["logprobs"]["tokens"], json!(["token_id:5", "token_id:6", "token_id:7"]));
     let events = server.stream(PATH, json!({"prompt": [1, 2, 3], "max_tokens": 10})).await;
-    let streamed: Vec<Value> = events.iter().flat_map(|event| event["choices"][0]["token_ids"].as_array().unwrap().clone()).collect();
+    let streamed: Vec<Value> = events
+        .iter()
+        .flat_map(|event| event["choices"][0]["token_ids"].as_array().unwrap().clone())
+        .collect();
     assert_eq!(streamed, [5, 6, 7]);
     let (status, error) = server.post(PATH, json!({"prompt": "text"})).await;
     assert_eq!((status, error["error"]["code"].as_str()), (400, Some("no_tokenizer")));
@@ -138,7 +160,8 @@ async fn markers_in_a_raw_prompt_are_markers_unless_told_otherwise() {
     let server = Server::start(json!({}), &[]).await;
     let count = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap();
     let special = server.good(PATH, json!({"prompt": "]~b]", "max_tokens": 1})).await;
-    let ordinary = server.good(PATH, json!({"prompt": "]~b]", "max_tokens": 1, "parse_special": false})).await;
+    let ordinary =
+        server.good(PATH, json!({"prompt": "]~b]", "max_tokens": 1, "parse_special": false})).await;
     assert_eq!(count(&special), 1);
     assert!(count(&ordinary) > 1);
 }

@@ -21,7 +21,10 @@ fn about(command: Command) -> &'static str {
 pub fn help(command: Option<Command>) -> String {
     let Some(command) = command else {
         let lines = Command::ALL.map(|(_, command)| format!("  {}", about(command)));
-        return format!("m3: a serving engine for MiniMax-M3\n\n{}\n\nm3 COMMAND --help says more", lines.join("\n"));
+        return format!(
+            "m3: a serving engine for MiniMax-M3\n\n{}\n\nm3 COMMAND --help says more",
+            lines.join("\n")
+        );
     };
     let mut text = format!("{}\n\n", about(command));
     for flag in FLAGS.iter().filter(|flag| flag.commands.contains(&command)) {

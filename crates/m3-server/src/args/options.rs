@@ -145,7 +145,8 @@ impl BackendOptions {
 impl EngineOptions {
     fn read(parsed: &Parsed) -> Result<Self, ArgError> {
         const MOST: u64 = 1 << 31;
-        let size = |name, least, most| count(parsed, name, least, most).map(|size| size.map(|size| size as usize));
+        let size =
+            |name, least, most| count(parsed, name, least, most).map(|size| size.map(|size| size as usize));
         Ok(EngineOptions {
             context: size("context-length", 1, MOST)?,
             max_running: size("max-running-requests", 1, 65_536)?,

@@ -81,13 +81,18 @@ fn a_known_flag_without_effect_is_refused_unless_harmless() {
 
 #[test]
 fn wrong_values_name_the_flag_the_value_and_what_is_expected() {
-    assert_eq!(sentence("serve --port 70000"), "--port is \"70000\"; expected a whole number from 0 to 65535");
+    assert_eq!(
+        sentence("serve --port 70000"),
+        "--port is \"70000\"; expected a whole number from 0 to 65535"
+    );
     assert!(sentence("serve --port").contains("--port needs a value"));
     assert!(sentence("serve --dtype float16").contains("auto, bfloat16 or float32"));
     assert!(sentence("serve --tp 4 --ep 3").contains("a divisor of --tp, which is 4"));
     assert!(sentence("serve --host example.org").contains("an IP address"));
     assert!(sentence("serve a b").contains("\"b\" is one word too many"));
-    assert!(parse(&words("backends --port 1")).unwrap_err().to_string().contains("not a flag of \"m3 backends\""));
+    assert!(
+        parse(&words("backends --port 1")).unwrap_err().to_string().contains("not a flag of \"m3 backends\"")
+    );
 }
 
 #[test]
@@ -117,8 +122,12 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
     for name in FLAGS.iter().flat_map(|flag| std::iter::once(&flag.name).chain(flag.also)) {
         assert!(seen.insert(*name), "{name} stands twice in the table");
     }
-    let readers =
-        [include_str!("options.rs"), include_str!("../main.rs"), include_str!("../tools/mod.rs"), include_str!("../chat.rs")];
+    let readers = [
+        include_str!("options.rs"),
+        include_str!("../main.rs"),
+        include_str!("../tools/mod.rs"),
+        include_str!("../chat.rs"),
+    ];
     for flag in FLAGS.iter().filter(|flag| flag.effect == Effect::Set) {
         let quoted = format!("\"{}\"", flag.name);
         assert!(readers.iter().any(|text| text.contains(&quoted)), "nothing reads --{}", flag.name);

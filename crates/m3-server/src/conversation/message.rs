@@ -110,7 +110,8 @@ fn role(message: &Map<String, Value>, path: &str) -> Result<Role, ApiError> {
     let name = text_field(message, "role", path)?;
     let name = name.ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))?;
     if name == "function" {
-        let sentence = format!("{param} is \"function\", which is obsolete; send role \"tool\" with tool_call_id");
+        let sentence =
+            format!("{param} is \"function\", which is obsolete; send role \"tool\" with tool_call_id");
         return Err(ApiError::invalid(&param, sentence));
     }
     let role = Role::ALL.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
@@ -121,7 +122,11 @@ fn role(message: &Map<String, Value>, path: &str) -> Result<Role, ApiError> {
 }
 
 /// A string field; `null` is absent.
-fn text_field<'a>(object: &'a Map<String, Value>, name: &str, path: &str) -> Result<Option<&'a str>, ApiError> {
+fn text_field<'a>(
+    object: &'a Map<String, Value>,
+    name: &str,
+    path: &str,
+) -> Result<Option<&'a str>, ApiError> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -139,9 +144,10 @@ fn read_content(turn: &mut Turn, content: Option<&Value>, path: &str) -> Result<
             turn.text.push_str(text);
             Ok(())
         }
-        Some(Value::Array(parts)) => {
-            parts.iter().enumerate().try_for_each(|(at, part)| read_part(turn, part, &format!("{path}.content[{at}]")))
-        }
+        Some(Value::Array(parts)) => parts
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, part)| read_part(turn, part, &format!("{path}.content[{at}]"))),
         Some(other) => {
             let param = format!("{path}.content");
             let sentence = format!("{param} is {}; expected a string, a list of parts or null", kind(other));
@@ -164,15 +170,19 @@ fn read_part(turn: &mut Turn, part: &Value, path: &str) -> Result<(), ApiError> 
     };
     let type_path = format!("{path}.type");
     let part_type = text_field(object, "type", path)?;
-    let part_type = part_type.ok_or_else(|| ApiError::invalid(&type_path, format!("{type_path} is missing")))?;
+    let part_type =
+        part_type.ok_or_else(|| ApiError::invalid(&type_path, format!("{type_path} is missing")))?;
     let needed = |name: &str| -> Result<&str, ApiError> {
         let param = format!("{path}.{name}");
-        text_field(object, name, path)?.ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))
+        text_field(object, name, path)?
+            .ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))
     };
     match part_type {
         "text" | "input_text" | "output_text" => turn.text.push_str(needed("text")?),
         "refusal" => turn.text.push_str(needed("refusal")?),
-        "thinking" | "reasoning" if turn.role == Role::Assistant => turn.reasoning.push_str(needed(part_type)?),
+        "thinking" | "reasoning" if turn.role == Role::Assistant => {
+            turn.reasoning.push_str(needed(part_type)?)
+        }
         "image" | "image_url" | "input_image" | "video" | "video_url" | "input_video" => {
             let sentence = format!("{type_path} is \"{part_type}\"; this server takes text only");
             return Err(ApiError::unsupported(&type_path, sentence));
@@ -200,7 +210,10 @@ fn read_assistant(turn: &mut Turn, message: &Map<String, Value>, path: &str) -> 
     turn.calls = match message.get("tool_calls") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(calls)) => {
-            let read = calls.iter().enumerate().map(|(at, call)| read_call(call, &format!("{path}.tool_calls[{at}]")));
+            let read = calls
+                .iter()
+                .enumerate()
+                .map(|(at, call)| read_call(call, &format!("{path}.tool_calls[{at}]")));
             read.collect::<Result<_, _>>()?
         }
         Some(other) => {
@@ -220,7 +233,8 @@ fn read_call(call: &Value, path: &str) -> Result<Call, ApiError> {
     let name_path = format!("{function_path}.name");
     let name = text_field(function, "name", &function_path)?.unwrap_or("");
     if !valid_name(name) {
-        let sentence = format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
+        let sentence =
+            format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
         return Err(ApiError::invalid(&name_path, sentence));
     }
     Ok(Call {
@@ -242,6 +256,8 @@ fn arguments(given: Option<&Value>, param: &str) -> Result<Map<String, Value>, A
     match parsed {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
-        other => Err(ApiError::invalid(param, format!("{param} is {}; expected a JSON object", kind(&other)))),
+        other => {
+            Err(ApiError::invalid(param, format!("{param} is {}; expected a JSON object", kind(&other))))
+        }
     }
 }

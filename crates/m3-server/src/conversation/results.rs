@@ -11,7 +11,8 @@ pub(super) fn pair(turns: Vec<Turn>) -> Result<Vec<Turn>, ApiError> {
     while let Some(turn) = rest.next() {
         if turn.role == Role::Tool {
             let param = format!("messages[{}].role", turn.at);
-            let sentence = format!("{param} is \"tool\", but no tool call of an assistant message comes before it");
+            let sentence =
+                format!("{param} is \"tool\", but no tool call of an assistant message comes before it");
             return Err(ApiError::invalid(param, sentence));
         }
         if turn.calls.is_empty() {
@@ -53,7 +54,8 @@ fn in_call_order(turn: &Turn, results: Vec<Turn>) -> Result<Vec<Turn>, ApiError>
     match missing {
         Some(Call { id, name, .. }) => {
             let id = id.as_deref().unwrap_or("");
-            let sentence = format!("the call \"{id}\" of {name} in messages[{}] has no tool message", turn.at);
+            let sentence =
+                format!("the call \"{id}\" of {name} in messages[{}] has no tool message", turn.at);
             Err(ApiError::invalid("messages", sentence))
         }
         None => Ok(slots.into_iter().flatten().collect()),

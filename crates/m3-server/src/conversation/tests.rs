@@ -98,7 +98,8 @@ fn calls_and_results_that_do_not_match_are_refused_by_id() {
     let (param, text) = refused(json!([assistant, result("c1", json!({"a": 1})), result("c2", json!(""))]));
     assert_eq!(param, "messages[1].content");
     assert!(text.contains("is an object"), "{text}");
-    let (param, _) = refused(json!([{"role": "assistant", "tool_calls": [call("c"), call("c")]}, result("c", json!(""))]));
+    let (param, _) =
+        refused(json!([{"role": "assistant", "tool_calls": [call("c"), call("c")]}, result("c", json!(""))]));
     assert_eq!(param, "messages[0].tool_calls[1].id");
     good(json!([{"role": "user", "content": "x"}, assistant]));
 }
@@ -134,17 +135,25 @@ fn wrong_shapes_name_their_path() {
         (json!([{"role": "user", "content": 7}]), "messages[0].content"),
         (json!([{"role": "user", "content": [{"text": "x"}]}]), "messages[0].content[0].type"),
         (json!([{"role": "user", "content": [{"type": "text"}]}]), "messages[0].content[0].text"),
-        (json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]),
-         "messages[0].content[0].type"),
+        (
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]),
+            "messages[0].content[0].type",
+        ),
         (json!([{"role": "user", "content": [{"type": "audio"}]}]), "messages[0].content[0].type"),
         (json!([{"role": "user", "tool_calls": [call("c")]}]), "messages[0].tool_calls"),
         (json!([{"role": "assistant", "tool_calls": {}}]), "messages[0].tool_calls"),
-        (json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]),
-         "messages[0].tool_calls[0].function.arguments"),
-        (json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]),
-         "messages[0].tool_calls[0].function.arguments"),
-        (json!([{"role": "assistant", "tool_calls": [{"function": {"name": "a\"b"}}]}]),
-         "messages[0].tool_calls[0].function.name"),
+        (
+            json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
+            json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
+            json!([{"role": "assistant", "tool_calls": [{"function": {"name": "a\"b"}}]}]),
+            "messages[0].tool_calls[0].function.name",
+        ),
         (json!([{"role": "assistant", "function_call": {"name": "f"}}]), "messages[0].function_call"),
     ] {
         assert_eq!(refused(messages.clone()).0, param, "{messages}");

@@ -14,7 +14,10 @@ pub fn check_tools(tools: &[Value]) -> Result<(), ApiError> {
         let name = check_tool(tool, &format!("tools[{at}]"))?;
         if !names.insert(name) {
             let param = format!("tools[{at}].function.name");
-            return Err(ApiError::invalid(&param, format!("{param} is \"{name}\", which an earlier tool has")));
+            return Err(ApiError::invalid(
+                &param,
+                format!("{param} is \"{name}\", which an earlier tool has"),
+            ));
         }
     }
     Ok(())
@@ -34,12 +37,16 @@ fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
     let name = match function.get("name") {
         Some(Value::String(name)) => name,
         Some(other) => {
-            return Err(ApiError::invalid(&name_path, format!("{name_path} is {}; expected a string", kind(other))));
+            return Err(ApiError::invalid(
+                &name_path,
+                format!("{name_path} is {}; expected a string", kind(other)),
+            ));
         }
         None => return Err(ApiError::invalid(&name_path, format!("{name_path} is missing"))),
     };
     if !valid_name(name) {
-        let sentence = format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
+        let sentence =
+            format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");
         return Err(ApiError::invalid(&name_path, sentence));
     }
     match function.get("parameters") {

@@ -120,7 +120,9 @@ impl Answer {
 /// Cuts everything from the second call on.
 fn keep_first_call(deltas: &mut Vec<Delta>) {
     let second = |delta: &Delta| match delta {
-        Delta::ToolStart { index, .. } | Delta::ToolArguments { index, .. } | Delta::ToolEnd { index } => *index > 0,
+        Delta::ToolStart { index, .. } | Delta::ToolArguments { index, .. } | Delta::ToolEnd { index } => {
+            *index > 0
+        }
         Delta::Reasoning(_) | Delta::Content(_) => false,
     };
     if let Some(at) = deltas.iter().position(second) {

@@ -77,7 +77,9 @@ impl Choice {
             match self.feed.next().await {
                 FeedItem::Event(_) if self.ended.is_some() => {}
                 FeedItem::Event(RequestEvent::Prompt { scores, .. }) => return ChoiceEvent::Prompt(scores),
-                FeedItem::Event(RequestEvent::Tokens(tokens)) => return ChoiceEvent::Output(self.read(tokens)),
+                FeedItem::Event(RequestEvent::Tokens(tokens)) => {
+                    return ChoiceEvent::Output(self.read(tokens));
+                }
                 FeedItem::End(finish) => return self.end(&finish),
             }
         }
@@ -141,7 +143,9 @@ impl Choice {
                 let sentence = format!("the client read too slowly: it was more than {buffer} tokens behind");
                 Err(ApiError::new(axum::http::StatusCode::REQUEST_TIMEOUT, sentence).with_code("slow_client"))
             }
-            FinishReason::Aborted => Err(ApiError::unavailable("aborted", "the request was aborted by the server")),
+            FinishReason::Aborted => {
+                Err(ApiError::unavailable("aborted", "the request was aborted by the server"))
+            }
             FinishReason::Error(sentence) => Err(ApiError::engine(sentence.clone())),
         }
     }

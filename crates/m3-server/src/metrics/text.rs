@@ -23,7 +23,11 @@ pub fn render(app: &App) -> String {
         pages(&mut page, &stats);
         counters(&mut page, &stats);
         page.gauge("m3_context_tokens", "longest context", serving.model.max_context as f64);
-        page.gauge("m3_engine_dead", "1 when the engine has stopped", f64::from(u8::from(stats.fatal.is_some())));
+        page.gauge(
+            "m3_engine_dead",
+            "1 when the engine has stopped",
+            f64::from(u8::from(stats.fatal.is_some())),
+        );
     }
     histograms(&mut page, &app.metrics);
     errors(&mut page, &app.metrics);
@@ -71,9 +75,17 @@ fn load(page: &mut Page, stats: &EngineStats) {
     let waiting = ["m3_requests_waiting", "sglang:num_queue_reqs", "vllm:num_requests_waiting"];
     page.gauges(&waiting, "requests that wait for a row or pages", stats.waiting as f64);
     page.gauge("m3_steps_in_flight", "steps submitted and not finished", stats.steps_in_flight as f64);
-    page.gauge("m3_oldest_step_seconds", "age of the oldest step in flight", stats.oldest_step_us as f64 / 1e6);
+    page.gauge(
+        "m3_oldest_step_seconds",
+        "age of the oldest step in flight",
+        stats.oldest_step_us as f64 / 1e6,
+    );
     let step = &stats.last_step;
-    page.gauge("m3_last_step_seconds", "submission to completion of the last step", step.wall_us as f64 / 1e6);
+    page.gauge(
+        "m3_last_step_seconds",
+        "submission to completion of the last step",
+        step.wall_us as f64 / 1e6,
+    );
     page.gauge("m3_last_step_tokens", "tokens of the last step", step.num_tokens as f64);
     page.gauge("m3_last_step_sequences", "sequences of the last step", step.num_seqs as f64);
 }
@@ -95,14 +107,19 @@ fn counters(page: &mut Page, stats: &EngineStats) {
     let counters = &stats.counters;
     let names = ["m3_prompt_tokens_total", "sglang:prompt_tokens_total", "vllm:prompt_tokens_total"];
     page.counters(&names, "tokens of prompts that started to run", counters.prompt_tokens);
-    let names = ["m3_generation_tokens_total", "sglang:generation_tokens_total", "vllm:generation_tokens_total"];
+    let names =
+        ["m3_generation_tokens_total", "sglang:generation_tokens_total", "vllm:generation_tokens_total"];
     page.counters(&names, "sampled tokens", counters.generated_tokens);
     let names = ["m3_cached_tokens_total", "sglang:cached_tokens_total", "vllm:prefix_cache_hits_total"];
     page.counters(&names, "prompt tokens found in the prefix cache", counters.cached_tokens);
     let help = "prompt tokens looked up in the prefix cache";
     page.counter("vllm:prefix_cache_queries_total", help, counters.prompt_tokens);
     let rate = counters.cached_tokens as f64 / counters.prompt_tokens.max(1) as f64;
-    page.gauges(&["m3_cache_hit_rate", "sglang:cache_hit_rate"], "cached share of prompt tokens since start", rate);
+    page.gauges(
+        &["m3_cache_hit_rate", "sglang:cache_hit_rate"],
+        "cached share of prompt tokens since start",
+        rate,
+    );
     page.counters(&["m3_requests_total", "sglang:num_requests_total"], "requests admitted", counters.arrived);
     let aborted = ["m3_requests_aborted_total", "sglang:num_aborted_requests_total"];
     page.counters(&aborted, "requests aborted", counters.finished_aborted);
@@ -110,7 +127,9 @@ fn counters(page: &mut Page, stats: &EngineStats) {
     page.counters(&preempted, "times a request's pages were taken back", counters.preemptions);
     for name in ["m3_requests_finished_total", "vllm:request_success_total"] {
         page.head(name, "requests by how they ended", "counter");
-        for (reason, count) in finished(stats).into_iter().filter(|(reason, _)| name.starts_with("m3") || *reason != "error") {
+        for (reason, count) in
+            finished(stats).into_iter().filter(|(reason, _)| name.starts_with("m3") || *reason != "error")
+        {
             page.sample(name, &format!(",finished_reason=\"{reason}\""), count as f64);
         }
     }
@@ -135,19 +154,43 @@ fn histograms(page: &mut Page, metrics: &ServerMetrics) {
     let mut write = |histogram: &super::Histogram, names: &[&str], help: &str| {
         names.iter().for_each(|name| histogram.write(out, name, help, &labels));
     };
-    let ttft = ["m3_time_to_first_token_seconds", "sglang:time_to_first_token_seconds", "vllm:time_to_first_token_seconds"];
+    let ttft = [
+        "m3_time_to_first_token_seconds",
+        "sglang:time_to_first_token_seconds",
+        "vllm:time_to_first_token_seconds",
+    ];
     write(&metrics.time_to_first_token, &ttft, "request received to first token");
-    let gap = ["m3_inter_token_latency_seconds", "sglang:inter_token_latency_seconds", "vllm:inter_token_latency_seconds"];
+    let gap = [
+        "m3_inter_token_latency_seconds",
+        "sglang:inter_token_latency_seconds",
+        "vllm:inter_token_latency_seconds",
+    ];
     write(&metrics.inter_token, &gap, "between two tokens of an answer");
     let tpot = ["m3_time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds"];
     write(&metrics.time_per_output_token, &tpot, "mean of an answer, after its first token");
-    let e2e = ["m3_e2e_request_latency_seconds", "sglang:e2e_request_latency_seconds", "vllm:e2e_request_latency_seconds"];
+    let e2e = [
+        "m3_e2e_request_latency_seconds",
+        "sglang:e2e_request_latency_seconds",
+        "vllm:e2e_request_latency_seconds",
+    ];
     write(&metrics.end_to_end, &e2e, "request received to the answer's end");
     let queue = ["m3_queue_time_seconds", "sglang:queue_time_seconds", "vllm:request_queue_time_seconds"];
     write(&metrics.queue_time, &queue, "arrival to first planned step");
-    write(&metrics.prefill_time, &["m3_prefill_time_seconds", "vllm:request_prefill_time_seconds"], "first step to first token");
-    write(&metrics.decode_time, &["m3_decode_time_seconds", "vllm:request_decode_time_seconds"], "first token to the end");
-    write(&metrics.prompt_tokens, &["m3_request_prompt_tokens", "vllm:request_prompt_tokens"], "prompt lengths");
+    write(
+        &metrics.prefill_time,
+        &["m3_prefill_time_seconds", "vllm:request_prefill_time_seconds"],
+        "first step to first token",
+    );
+    write(
+        &metrics.decode_time,
+        &["m3_decode_time_seconds", "vllm:request_decode_time_seconds"],
+        "first token to the end",
+    );
+    write(
+        &metrics.prompt_tokens,
+        &["m3_request_prompt_tokens", "vllm:request_prompt_tokens"],
+        "prompt lengths",
+    );
     let generation = ["m3_request_generation_tokens", "vllm:request_generation_tokens"];
     write(&metrics.generation_tokens, &generation, "answer lengths");
 }
@@ -155,7 +198,11 @@ fn histograms(page: &mut Page, metrics: &ServerMetrics) {
 fn errors(page: &mut Page, metrics: &ServerMetrics) {
     page.head("m3_http_errors_total", "responses with an error status", "counter");
     for (class, count) in ["4xx", "5xx", "429"].into_iter().zip(&metrics.errors) {
-        page.sample("m3_http_errors_total", &format!(",status=\"{class}\""), count.load(Ordering::Relaxed) as f64);
+        page.sample(
+            "m3_http_errors_total",
+            &format!(",status=\"{class}\""),
+            count.load(Ordering::Relaxed) as f64,
+        );
     }
     page.head("m3_parser_faults_total", "repairs and drops of the output parser", "counter");
     for (kind, count) in metrics.fault_totals() {

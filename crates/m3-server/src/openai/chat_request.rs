@@ -71,7 +71,10 @@ fn list(fields: &mut Fields, name: &str) -> Result<Vec<Value>, ApiError> {
 
 fn refuse_echo(fields: &mut Fields) -> Result<(), ApiError> {
     if fields.switch("echo", false)? {
-        return Err(ApiError::unsupported("echo", "echo cannot be honoured: a chat answer has no prompt text"));
+        return Err(ApiError::unsupported(
+            "echo",
+            "echo cannot be honoured: a chat answer has no prompt text",
+        ));
     }
     Ok(())
 }
@@ -114,7 +117,10 @@ fn logprobs(fields: &mut Fields, limits: Limits) -> Result<Option<u32>, ApiError
 
 /// The effective mode and the template's variables. An explicit `chat_template_kwargs.thinking_mode` wins over
 /// `thinking`, that over `reasoning_effort`, that over the server's default.
-fn thinking(fields: &mut Fields, defaults: &Map<String, Value>) -> Result<(ThinkingMode, Map<String, Value>), ApiError> {
+fn thinking(
+    fields: &mut Fields,
+    defaults: &Map<String, Value>,
+) -> Result<(ThinkingMode, Map<String, Value>), ApiError> {
     let given: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
     for reserved in ["messages", "tools", "add_generation_prompt"] {
         if given.contains_key(reserved) {
@@ -154,9 +160,10 @@ fn mode_of_thinking(fields: &mut Fields) -> Result<Option<ThinkingMode>, ApiErro
             Some(mode) => mode_of("thinking.type", mode).map(Some),
             None => Err(ApiError::invalid("thinking.type", "thinking.type is missing")),
         },
-        Some(other) => {
-            Err(ApiError::invalid("thinking", format!("thinking is {}; expected an object with type", kind(&other))))
-        }
+        Some(other) => Err(ApiError::invalid(
+            "thinking",
+            format!("thinking is {}; expected an object with type", kind(&other)),
+        )),
     }
 }
 
@@ -172,7 +179,10 @@ pub fn mode_of(param: &str, mode: &Value) -> Result<ThinkingMode, ApiError> {
         Some("adaptive") => Ok(ThinkingMode::Adaptive),
         Some("enabled") => Ok(ThinkingMode::Enabled),
         Some("disabled") => Ok(ThinkingMode::Disabled),
-        _ => Err(ApiError::invalid(param, format!("{param} is {mode}; expected adaptive, enabled or disabled"))),
+        _ => Err(ApiError::invalid(
+            param,
+            format!("{param} is {mode}; expected adaptive, enabled or disabled"),
+        )),
     }
 }
 

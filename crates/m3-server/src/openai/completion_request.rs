@@ -86,7 +86,12 @@ fn prompts(prompt: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
 pub fn ids(list: &[Value], param: &str) -> Result<Vec<u32>, ApiError> {
     let one = |(at, value): (usize, &Value)| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| ApiError::invalid(format!("{param}[{at}]"), format!("{param}[{at}] is {value}; expected a token id")))
+        id.ok_or_else(|| {
+            ApiError::invalid(
+                format!("{param}[{at}]"),
+                format!("{param}[{at}] is {value}; expected a token id"),
+            )
+        })
     };
     list.iter().enumerate().map(one).collect()
 }

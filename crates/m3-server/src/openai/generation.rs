@@ -75,7 +75,8 @@ pub const MAX_CHOICES: i64 = 128;
 impl Generation {
     /// Takes the shared fields.
     pub fn take(fields: &mut Fields, limits: Limits) -> Result<Self, ApiError> {
-        let penalty = |fields: &mut Fields, name| fields.number(name, -2.0, 2.0).map(|p| p.unwrap_or(0.0) as f32);
+        let penalty =
+            |fields: &mut Fields, name| fields.number(name, -2.0, 2.0).map(|p| p.unwrap_or(0.0) as f32);
         let small = |number: Option<f64>| number.map(|number| number as f32);
         let max_tokens = max_tokens(fields)?;
         let generation = Generation {
@@ -108,7 +109,10 @@ impl Generation {
     fn check_lengths(&self) -> Result<(), ApiError> {
         match self.max_tokens {
             Some(most) if self.min_tokens > most => {
-                let message = format!("min_tokens is {}; it must be at most max_tokens, which is {most}", self.min_tokens);
+                let message = format!(
+                    "min_tokens is {}; it must be at most max_tokens, which is {most}",
+                    self.min_tokens
+                );
                 Err(ApiError::invalid("min_tokens", message))
             }
             _ => Ok(()),

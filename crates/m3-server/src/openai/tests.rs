@@ -53,7 +53,11 @@ fn values_out_of_range_are_400_and_name_the_field() {
         (json!({"stream_options": {"include_usage": 3}}), "stream_options.include_usage"),
     ] {
         assert_eq!(chat(fields.clone()).unwrap_err().param.as_deref(), Some(param), "chat {fields}");
-        assert_eq!(completion(fields.clone()).unwrap_err().param.as_deref(), Some(param), "completion {fields}");
+        assert_eq!(
+            completion(fields.clone()).unwrap_err().param.as_deref(),
+            Some(param),
+            "completion {fields}"
+        );
     }
 }
 
@@ -74,9 +78,10 @@ fn values_at_the_limits_are_taken() {
 
 #[test]
 fn null_is_the_same_as_absent() {
-    let request = chat(json!({"temperature": null, "stop": null, "tools": null, "tool_choice": null, "n": null,
+    let request =
+        chat(json!({"temperature": null, "stop": null, "tools": null, "tool_choice": null, "n": null,
         "stream_options": null, "response_format": null, "logprobs": null}))
-    .unwrap();
+        .unwrap();
     assert_eq!(request.generation.temperature, None);
     assert_eq!(request.generation.n, 1);
     assert_eq!(request.logprobs, None);
@@ -95,7 +100,11 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
         (json!({"suffix": "x"}), "suffix"),
     ] {
         let error = chat(fields.clone()).unwrap_err();
-        assert_eq!((error.param.as_deref(), error.code), (Some(param), Some("unsupported_parameter")), "{fields}");
+        assert_eq!(
+            (error.param.as_deref(), error.code),
+            (Some(param), Some("unsupported_parameter")),
+            "{fields}"
+        );
     }
     chat(json!({
         "response_format": {"type": "text"}, "best_of": 1, "use_beam_search": false, "separate_reasoning": true,
@@ -108,7 +117,9 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
 #[test]
 fn forcing_a_tool_is_refused_by_field_until_it_can_be_enforced() {
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
-    for choice in [json!("required"), json!({"type": "function", "function": {"name": "f"}}), json!("sometimes")] {
+    for choice in
+        [json!("required"), json!({"type": "function", "function": {"name": "f"}}), json!("sometimes")]
+    {
         let error = chat(json!({"tools": tools, "tool_choice": choice})).unwrap_err();
         assert_eq!(error.param.as_deref(), Some("tool_choice"));
     }
@@ -130,7 +141,8 @@ fn the_effective_thinking_mode_follows_the_order_of_explicitness() {
     assert_eq!(mode(json!({"reasoning_effort": "none"})).0, Disabled);
     assert_eq!(mode(json!({"reasoning_effort": "high"})), (Adaptive, None));
     assert_eq!(mode(json!({"reasoning_effort": "high", "thinking": {"type": "disabled"}})).0, Disabled);
-    let both = json!({"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking_mode": "enabled"}});
+    let both =
+        json!({"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking_mode": "enabled"}});
     assert_eq!(mode(both), (Enabled, Some(json!("enabled"))));
     assert_eq!(mode(json!({"chat_template_kwargs": {"enable_thinking": false}})).0, Disabled);
     for (fields, param) in [
@@ -153,7 +165,10 @@ fn server_defaults_of_the_template_give_way_to_the_request() {
         ChatRequest::read(body, LIMITS, &defaults).unwrap()
     };
     let plain = read(json!({}));
-    assert_eq!((plain.thinking_mode, &plain.template_kwargs["model_identity"]), (ThinkingMode::Disabled, &json!("X")));
+    assert_eq!(
+        (plain.thinking_mode, &plain.template_kwargs["model_identity"]),
+        (ThinkingMode::Disabled, &json!("X"))
+    );
     assert_eq!(read(json!({"thinking": {"type": "enabled"}})).thinking_mode, ThinkingMode::Enabled);
 }
 
@@ -162,7 +177,10 @@ fn log_probabilities_have_each_route_s_own_form() {
     assert_eq!(chat(json!({"logprobs": true})).unwrap().logprobs, Some(0));
     assert_eq!(chat(json!({"logprobs": true, "top_logprobs": 20})).unwrap().logprobs, Some(20));
     assert_eq!(chat(json!({"top_logprobs": 2})).unwrap_err().param.as_deref(), Some("top_logprobs"));
-    assert_eq!(chat(json!({"logprobs": true, "top_logprobs": 21})).unwrap_err().param.as_deref(), Some("top_logprobs"));
+    assert_eq!(
+        chat(json!({"logprobs": true, "top_logprobs": 21})).unwrap_err().param.as_deref(),
+        Some("top_logprobs")
+    );
     assert_eq!(completion(json!({"logprobs": 3})).unwrap().logprobs, Some(3));
     assert_eq!(completion(json!({"logprobs": 21})).unwrap_err().param.as_deref(), Some("logprobs"));
     assert_eq!(completion(json!({"logprobs": true})).unwrap_err().param.as_deref(), Some("logprobs"));

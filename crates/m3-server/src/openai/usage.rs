@@ -26,7 +26,12 @@ pub struct CompletionDetails {
 
 impl Usage {
     /// `total_tokens` is the sum.
-    pub fn new(prompt_tokens: u32, cached_tokens: u32, completion_tokens: u32, reasoning_tokens: u32) -> Self {
+    pub fn new(
+        prompt_tokens: u32,
+        cached_tokens: u32,
+        completion_tokens: u32,
+        reasoning_tokens: u32,
+    ) -> Self {
         Usage {
             prompt_tokens,
             completion_tokens,

@@ -35,7 +35,9 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
 fn has_key(app: &App, request: &Request) -> bool {
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let scheme = |value: &str| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
-    let Some(given) = given.filter(|value| scheme(value)).map(|value| value[7..].trim()) else { return false };
+    let Some(given) = given.filter(|value| scheme(value)).map(|value| value[7..].trim()) else {
+        return false;
+    };
     // Every key is compared in full, so that the time taken tells nothing about where a guess is wrong.
     app.http.api_keys.iter().fold(false, |found, key| found | same(key.as_bytes(), given.as_bytes()))
 }

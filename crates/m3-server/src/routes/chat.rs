@@ -81,7 +81,8 @@ pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest
 /// The text side, or 400 with the way out.
 pub(super) fn text_side(serving: &Serving) -> Result<&TextSide, ApiError> {
     serving.model.text.as_ref().ok_or_else(|| {
-        let sentence = "this server runs without a tokenizer (--skip-tokenizer-init): send token ids to /v1/completions";
+        let sentence =
+            "this server runs without a tokenizer (--skip-tokenizer-init): send token ids to /v1/completions";
         ApiError::new(axum::http::StatusCode::BAD_REQUEST, sentence).with_code("no_tokenizer")
     })
 }
@@ -90,7 +91,8 @@ pub(super) fn text_side(serving: &Serving) -> Result<&TextSide, ApiError> {
 pub(super) fn render(text: &TextSide, request: &ChatRequest) -> Result<(String, Vec<u32>), ApiError> {
     let bad_request = axum::http::StatusCode::BAD_REQUEST;
     let Some(template) = &text.template else {
-        let sentence = "this model has no chat template: start the server with --chat-template, or use /v1/completions";
+        let sentence =
+            "this model has no chat template: start the server with --chat-template, or use /v1/completions";
         return Err(ApiError::new(bad_request, sentence).with_code("no_chat_template"));
     };
     let messages = Value::Array(request.messages.clone());

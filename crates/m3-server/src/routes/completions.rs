@@ -73,7 +73,8 @@ fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec
         Prompt::Tokens(ids) => Ok(ids.clone()),
         Prompt::Text(text) => {
             let tokenizer = &text_side(serving)?.tokenizer;
-            let ids = if parse_special { tokenizer.encode_special(text) } else { tokenizer.encode_ordinary(text) };
+            let ids =
+                if parse_special { tokenizer.encode_special(text) } else { tokenizer.encode_ordinary(text) };
             ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))
         }
     }

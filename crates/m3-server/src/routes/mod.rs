@@ -80,7 +80,8 @@ fn check_model(serving: &Serving, asked: Option<&str>) -> Result<(), ApiError> {
 /// One id for header and body. A client's own X-Request-Id becomes part of it.
 fn head(prefix: &str, headers: &HeaderMap, serving: &Serving) -> Head {
     let plain = |text: &&str| {
-        (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        (1..=128).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
     let given = headers.get(access::REQUEST_ID).and_then(|value| value.to_str().ok()).filter(plain);
     let unique = given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned);
@@ -100,7 +101,9 @@ fn with_id(mut response: Response, id: &str) -> Response {
 }
 
 /// Runs work that may take long (rendering and encoding a long prompt) off the threads that serve sockets.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.unwrap_or_else(|_| Err(ApiError::engine("the server failed on this request; its log says more")))
 }

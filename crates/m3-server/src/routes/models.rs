@@ -18,7 +18,10 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
 }
 
 /// One of them.
-pub(super) async fn one(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn one(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
     let serving = app.serving()?;
     check_model(serving, Some(&name))?;
     Ok(Json(card(serving, &name)))

@@ -16,7 +16,10 @@ use crate::openai::completion_request::ids;
 use crate::openai::fields::Fields;
 
 /// A raw `prompt`, or `messages` with `tools` as chat takes them.
-pub(super) async fn tokenize(State(app): State<Arc<App>>, JsonBody(body): JsonBody<Value>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn tokenize(
+    State(app): State<Arc<App>>,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Json<Value>, ApiError> {
     blocking(move || {
         let serving = app.serving()?;
         let text = text_side(serving)?;
@@ -48,7 +51,8 @@ fn raw(
     let mut fields = Fields::new(body)?;
     check(fields.take::<String>("model")?.as_deref())?;
     let prompt = fields.take::<String>("prompt")?.or(fields.take("text")?);
-    let prompt = prompt.ok_or_else(|| ApiError::invalid("prompt", "prompt is missing; send prompt or messages"))?;
+    let prompt =
+        prompt.ok_or_else(|| ApiError::invalid("prompt", "prompt is missing; send prompt or messages"))?;
     let special = fields.switch("parse_special", true)?;
     let ids = if special { tokenizer.encode_special(&prompt) } else { tokenizer.encode_ordinary(&prompt) };
     let ids = ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))?;
@@ -57,7 +61,10 @@ fn raw(
 }
 
 /// `tokens` to text; markers stay in unless `skip_special_tokens` is true.
-pub(super) async fn detokenize(State(app): State<Arc<App>>, JsonBody(body): JsonBody<Value>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn detokenize(
+    State(app): State<Arc<App>>,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Json<Value>, ApiError> {
     let serving = app.serving()?;
     let tokenizer = &text_side(serving)?.tokenizer;
     let mut fields = Fields::new(body)?;

@@ -79,7 +79,8 @@ impl ChatShape {
         if std::mem::replace(&mut self.answers[index].begun, true) {
             return Vec::new();
         }
-        let delta = ChunkDelta { role: Some("assistant"), content: Some(String::new()), ..ChunkDelta::default() };
+        let delta =
+            ChunkDelta { role: Some("assistant"), content: Some(String::new()), ..ChunkDelta::default() };
         let mut chunk = self.wrap(vec![ChunkChoice { index, delta, ..ChunkChoice::default() }]);
         chunk.prompt_token_ids = self.prompt_ids.take();
         vec![chunk]
@@ -93,7 +94,9 @@ impl ChatShape {
         };
         match delta {
             Delta::Reasoning(_) if !self.include_reasoning => None,
-            Delta::Reasoning(text) => Some(ChunkDelta { reasoning_content: Some(text), ..ChunkDelta::default() }),
+            Delta::Reasoning(text) => {
+                Some(ChunkDelta { reasoning_content: Some(text), ..ChunkDelta::default() })
+            }
             Delta::Content(text) => Some(ChunkDelta { content: Some(text), ..ChunkDelta::default() }),
             Delta::ToolStart { index, id, name } => call(index, Some(id), Some(name), String::new()),
             Delta::ToolArguments { index, fragment } => call(index, None, None, fragment),
@@ -150,7 +153,9 @@ impl Shape for ChatShape {
     }
 
     fn usage_chunk(&self) -> Option<ChatChunk> {
-        self.delivery.include_usage.then(|| ChatChunk { usage: Some(self.tally.usage()), ..self.wrap(Vec::new()) })
+        self.delivery
+            .include_usage
+            .then(|| ChatChunk { usage: Some(self.tally.usage()), ..self.wrap(Vec::new()) })
     }
 
     fn whole(self, chunks: Vec<ChatChunk>) -> ChatResponse {

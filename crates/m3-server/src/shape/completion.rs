@@ -126,7 +126,12 @@ impl CompletionShape {
         chunks
     }
 
-    fn chunk(&mut self, index: usize, text: String, finish_reason: Option<&'static str>) -> CompletionResponse {
+    fn chunk(
+        &mut self,
+        index: usize,
+        text: String,
+        finish_reason: Option<&'static str>,
+    ) -> CompletionResponse {
         let state = &mut self.answers[index];
         let waiting = std::mem::take(&mut state.waiting);
         let first = !std::mem::replace(&mut state.begun, true);
@@ -167,9 +172,10 @@ impl CompletionLogprobs {
 fn content(deltas: Vec<Delta>) -> String {
     let texts = deltas.into_iter().map(|delta| match delta {
         Delta::Content(text) => text,
-        Delta::Reasoning(_) | Delta::ToolStart { .. } | Delta::ToolArguments { .. } | Delta::ToolEnd { .. } => {
-            String::new()
-        }
+        Delta::Reasoning(_)
+        | Delta::ToolStart { .. }
+        | Delta::ToolArguments { .. }
+        | Delta::ToolEnd { .. } => String::new(),
     });
     texts.collect()
 }

@@ -33,7 +33,8 @@ impl Tally {
     /// Notes the end of an answer.
     pub fn done(&mut self, index: usize, done: &Done) {
         let cached = done.cached_tokens;
-        self.answers[index] = Counts { completion: done.completion_tokens, reasoning: done.reasoning_tokens, cached };
+        self.answers[index] =
+            Counts { completion: done.completion_tokens, reasoning: done.reasoning_tokens, cached };
     }
 
     /// So far. Of a prompt's answers the first one says what was cached.

@@ -48,7 +48,8 @@ pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
 
 /// Parses one line.
 pub fn parse_line(tokenizer: Option<&Arc<Tokenizer>>, text: &str) -> Result<ParsedLine, String> {
-    let line: ParseLine = serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+    let line: ParseLine =
+        serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
     let mut parser = OutputParser::new(options(&line, tokenizer)?);
     let mut deltas = Vec::new();
     match (&line.token_chunks, &line.chunks, &line.text) {
@@ -81,7 +82,12 @@ fn options(line: &ParseLine, tokenizer: Option<&Arc<Tokenizer>>) -> Result<Parse
 }
 
 /// As the server does it: special tokens have no text, the parser looks at their ids.
-fn feed_tokens(parser: &mut OutputParser, deltas: &mut Vec<Delta>, tokenizer: &Arc<Tokenizer>, chunks: &[Vec<u32>]) {
+fn feed_tokens(
+    parser: &mut OutputParser,
+    deltas: &mut Vec<Delta>,
+    tokenizer: &Arc<Tokenizer>,
+    chunks: &[Vec<u32>],
+) {
     let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
     for token in chunks.iter().flatten() {
         let text = if tokenizer.is_special(*token) { String::new() } else { detokenizer.push(*token) };

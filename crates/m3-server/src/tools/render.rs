@@ -40,8 +40,13 @@ pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
 }
 
 /// Renders and encodes one line; an error is the template's own sentence.
-pub fn render_line(template: &ChatTemplate, tokenizer: &Tokenizer, text: &str) -> Result<RenderedLine, String> {
-    let line: RenderLine = serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+pub fn render_line(
+    template: &ChatTemplate,
+    tokenizer: &Tokenizer,
+    text: &str,
+) -> Result<RenderedLine, String> {
+    let line: RenderLine =
+        serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
     let input = RenderInput {
         messages: &line.messages,
         tools: line.tools.as_ref(),

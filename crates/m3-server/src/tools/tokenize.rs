@@ -26,9 +26,9 @@ pub(super) fn run(tokenizer: &Tokenizer, flags: Flags) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if flags.decode {
         let words = text.split(|letter: char| letter.is_whitespace() || ",[]".contains(letter));
-        let ids = words.filter(|word| !word.is_empty()).map(|word| {
-            word.parse::<u32>().map_err(|_| anyhow::anyhow!("\"{word}\" is no token id"))
-        });
+        let ids = words
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse::<u32>().map_err(|_| anyhow::anyhow!("\"{word}\" is no token id")));
         writeln!(out, "{}", tokenizer.decode(&ids.collect::<anyhow::Result<Vec<_>>>()?, false))?;
         return Ok(());
     }

@@ -147,7 +147,10 @@ impl Server {
             if leased + running + waiting == 0.0 {
                 break;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "{leased} pages leased, {running} running, {waiting} waiting");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{leased} pages leased, {running} running, {waiting} waiting"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let free = self.metric("m3_pages{", "free").await;

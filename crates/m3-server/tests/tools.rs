@@ -1,0 +1,176 @@
+//! The command-line tools as a user runs them: the real program, standard input and output.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn bundled() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/m3-nano").to_owned()
+}
+
+fn run(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_m3"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    // A program that refused its flags closes its input early.
+    let _ = writer.join().unwrap();
+    output
+}
+
+fn lines(args: &[&str], input: &[Value]) -> Vec<Value> {
+    let input: String = input.iter().map(|line| format!("{line}\n")).collect();
+    let output = run(args, &input);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The folder of test data that is not part of the repository; says loudly when it is not there.
+fn shared_data() -> Option<PathBuf> {
+    let workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let shared = std::env::var_os("M3_SHARED").map_or_else(|| workspace.join("../shared"), PathBuf::from);
+    let data = shared.join("data");
+    if data.is_dir() {
+        return Some(data);
+    }
+    eprintln!("SKIPPED: no test data at {}; set M3_SHARED", data.display());
+    None
+}
+
+#[test]
+fn render_gives_prompt_and_ids_and_an_error_per_bad_line() {
+    let model = bundled();
+    let answers = lines(
+        &["render", "--model", &model],
+        &[
+            json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": {"thinking_mode": "enabled"}}),
+            json!({"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": false}),
+            json!({"messages": [{"role": "tool", "content": "x"}]}),
+            json!({"tools": []}),
+        ],
+    );
+    assert!(answers[0]["prompt"].as_str().unwrap().ends_with("]~b]ai\n<mm:think>"));
+    assert!(answers[0]["token_ids"].as_array().unwrap().len() > 3);
+    assert!(answers[1]["prompt"].as_str().unwrap().ends_with("[e~[\n"));
+    assert!(answers[2]["error"].is_string() && answers[3]["error"].is_string(), "{answers:?}");
+}
+
+#[test]
+fn render_matches_the_reference_renders() {
+    let Some(data) = shared_data() else { return };
+    let cases: Value =
+        serde_json::from_slice(&std::fs::read(data.join("template_cases.json")).unwrap()).unwrap();
+    let cases = cases["cases"].as_array().unwrap();
+    let input: Vec<Value> = cases
+        .iter()
+        .map(|case| {
+            json!({"messages": case["messages"], "tools": case["tools"], "chat_template_kwargs": case["kwargs"],
+                "add_generation_prompt": case["add_generation_prompt"]})
+        })
+        .collect();
+    let template = data.join("chat_template.m3.jinja");
+    let tokenizer = data.join("tokenizer.reconstructed.json");
+    let flags = ["--chat-template", template.to_str().unwrap(), "--tokenizer", tokenizer.to_str().unwrap()];
+    let answers = lines(&[&["render"][..], &flags].concat(), &input);
+    assert_eq!(answers.len(), cases.len());
+    for (case, answer) in cases.iter().zip(&answers) {
+        if case["rendered"].is_null() {
+            assert!(answer["error"].is_string(), "{}", case["id"]);
+        } else {
+            assert_eq!(
+                (&answer["prompt"], &answer["token_ids"]),
+                (&case["rendered"], &case["token_ids"]),
+                "{}",
+                case["id"]
+            );
+        }
+    }
+}
+
+#[test]
+fn parse_takes_text_chunks_and_token_chunks_alike() {
+    let ns = "]<]minimax[>[";
+    let text = format!(
+        "<mm:think>r</mm:think>Sure.{ns}<tool_call>\n{ns}<invoke name=\"f\">{ns}<n>7{ns}</n>{ns}</invoke>\n{ns}</tool_call>"
+    );
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}}]);
+    let model = bundled();
+    let encoded = run(&["tokenize", &model, "--text", &text], "");
+    let encoded: Value = serde_json::from_slice(&encoded.stdout).unwrap();
+    let tokens: Vec<Vec<Value>> =
+        encoded["tokens"].as_array().unwrap().chunks(3).map(<[Value]>::to_vec).collect();
+    let chunks: Vec<String> = text.chars().map(String::from).collect();
+    let answers = lines(
+        &["parse", "--model", &model],
+        &[
+            json!({"text": text, "tools": tools, "thinking_mode": "adaptive"}),
+            json!({"chunks": chunks, "tools": tools}),
+            json!({"token_chunks": tokens, "tools": tools}),
+            json!({"text": "x", "thinking_mode": "sometimes"}),
+            json!({}),
+        ],
+    );
+    let expected =
+        json!({"reasoning": "r", "content": "Sure.", "tool_calls": [{"name": "f", "arguments": {"n": 7}}]});
+    assert_eq!(answers[..3], [expected.clone(), expected.clone(), expected]);
+    assert!(answers[3]["error"].is_string() && answers[4]["error"].is_string());
+}
+
+#[test]
+fn parse_matches_the_cases_whole_and_by_characters() {
+    let Some(data) = shared_data() else { return };
+    let cases: Value =
+        serde_json::from_slice(&std::fs::read(data.join("parser_cases.json")).unwrap()).unwrap();
+    let cases = cases["batch"].as_array().unwrap();
+    let whole = |case: &Value| json!({"text": case["text"], "tools": case["tools"], "thinking_mode": case["thinking_mode"]});
+    let split = |case: &Value| {
+        let chunks: Vec<String> = case["text"].as_str().unwrap().chars().map(String::from).collect();
+        json!({"chunks": chunks, "tools": case["tools"], "thinking_mode": case["thinking_mode"]})
+    };
+    let input: Vec<Value> = cases.iter().flat_map(|case| [whole(case), split(case)]).collect();
+    let answers = lines(&["parse"], &input);
+    for (case, pair) in cases.iter().zip(answers.chunks(2)) {
+        assert_eq!(pair[0], pair[1], "{}", case["id"]);
+        let also = case["also_acceptable"].as_array().cloned().unwrap_or_default();
+        let fits = std::iter::once(&case["expected"]).chain(&also).any(|expected| {
+            ["reasoning", "content", "tool_calls"].iter().all(|key| pair[0][key] == expected[key])
+        });
+        assert!(fits, "{}: {} is none of {} and {also:?}", case["id"], pair[0], case["expected"]);
+    }
+}
+
+#[test]
+fn tokenize_goes_both_ways() {
+    let model = bundled();
+    let encoded: Value = serde_json::from_slice(&run(&["tokenize", &model], "Köln ]~b]").stdout).unwrap();
+    let plain: Value =
+        serde_json::from_slice(&run(&["tokenize", &model, "--no-special"], "Köln ]~b]").stdout).unwrap();
+    assert!(encoded["count"].as_u64() < plain["count"].as_u64());
+    let decoded = run(&["tokenize", &model, "--decode"], &encoded["tokens"].to_string());
+    assert_eq!(String::from_utf8(decoded.stdout).unwrap(), "Köln ]~b]\n");
+}
+
+#[test]
+fn wrong_command_lines_end_with_two_and_a_sentence() {
+    for (args, part) in [
+        (vec!["serve", "--max-runing-requests", "4"], "--max-running-requests"),
+        (vec!["serve", "--enable-hisparse"], "no effect yet"),
+        (vec!["servee"], "m3 serve"),
+        (vec!["serve", "--log-level", "loud"], "error, warn, info"),
+    ] {
+        let output = run(&args, "");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.starts_with("m3: ") && text.contains(part), "{text}");
+    }
+    let output = run(&["serve", "/no/such/model"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/model"));
+    assert!(run(&["--help"], "").status.success() && run(&["serve", "-h"], "").status.success());
+}
