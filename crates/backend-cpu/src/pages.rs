@@ -16,11 +16,16 @@ use crate::kernels::attention::KvBlock;
 use crate::kernels::convert::f32_to_bf16;
 use crate::kernels::matrix::Format;
 
-/// Alignment of the pool: a cache line.
+/// Alignment of the first page: a cache line.
 const ALIGN: usize = 64;
+/// What the allocator is asked for: beyond this it would clear, and so touch, every page of memory itself instead of
+/// taking zeroed ones from the system as they are used.
+const ALLOCATED_ALIGN: usize = 16;
 
 /// Pages of one rank.
 pub(crate) struct PagePool {
+    allocation: *mut u8,
+    /// First page: the allocation, aligned.
     base: *mut u8,
     memory: Layout,
     layout: PageLayout,
@@ -36,7 +41,7 @@ unsafe impl Sync for PagePool {}
 impl Drop for PagePool {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `new`.
-        unsafe { dealloc(self.base, self.memory) }
+        unsafe { dealloc(self.allocation, self.memory) }
     }
 }
 
@@ -62,14 +67,17 @@ impl PagePool {
             || Error::Unsupported(format!("{num_pages} pages of {page_bytes} bytes cannot be allocated"));
         let bytes = num_pages.checked_mul(page_bytes).and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = bytes.filter(|&bytes| bytes > 0).ok_or_else(refused)?;
-        let memory = Layout::from_size_align(bytes, ALIGN).map_err(|_| refused())?;
+        let memory = bytes.checked_add(ALIGN).ok_or_else(refused)?;
+        let memory = Layout::from_size_align(memory, ALLOCATED_ALIGN).map_err(|_| refused())?;
         // SAFETY: the size is not zero.
-        let base = unsafe { alloc_zeroed(memory) };
-        if base.is_null() {
+        let allocation = unsafe { alloc_zeroed(memory) };
+        if allocation.is_null() {
             return Err(refused());
         }
+        // SAFETY: fewer than ALIGN bytes further, and that many were added.
+        let base = unsafe { allocation.add(allocation.align_offset(ALIGN)) };
         let format = if layout.value_bytes == 4 { Format::F32 } else { Format::Bf16 };
-        Ok(PagePool { base, memory, layout, num_pages: num_pages as usize, format })
+        Ok(PagePool { allocation, base, memory, layout, num_pages: num_pages as usize, format })
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -175,7 +183,7 @@ impl PagePool {
     pub(crate) fn region(&self, num_layers: usize) -> Region {
         Region {
             base: self.base as u64,
-            len_bytes: self.memory.size() as u64,
+            len_bytes: (self.num_pages * self.layout.page_bytes()) as u64,
             memory_kind: 0,
             device: 0,
             page_stride_bytes: self.layout.page_bytes() as u64,

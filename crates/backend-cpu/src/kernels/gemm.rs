@@ -138,6 +138,16 @@ impl Kernels {
         }
     }
 
+    /// The weights as the packed path wants them, whole, for [`Matrix`]'s `packed`; `None` where no kernel would use it.
+    pub(crate) fn packed_copy(&self, w: &Matrix) -> Option<Vec<u32>> {
+        #[cfg(target_arch = "x86_64")]
+        if self.isa == Isa::Avx512Bf16 && w.format != Format::F32 {
+            // SAFETY: the ISA was checked when `Kernels` was made.
+            return Some(unsafe { pack::whole(w) });
+        }
+        None
+    }
+
     /// Columns of `y` that a task takes: about eight tasks a thread, but never so little work that waking a thread
     /// costs more than it saves.
     pub(crate) fn columns_per_task(&self, num_rows: usize, w: &Matrix) -> usize {

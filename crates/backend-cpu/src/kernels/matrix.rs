@@ -30,6 +30,8 @@ pub struct Matrix {
     pub(crate) scale_stride: usize,
     /// Values of the first group that lie before the first column (a cut inside a group).
     pub(crate) group_offset: usize,
+    /// The same values packed for prefill as `gemm::pack` wants them; null unless asked for.
+    pub(crate) packed: *const u32,
 }
 
 // SAFETY: weights are never written after `ready`, and whoever makes a view promises that the bytes outlive it.
@@ -81,8 +83,17 @@ impl Matrix {
     }
 
     fn plain(format: Format, data: *const u8, rows: usize, cols: usize) -> Matrix {
-        let (scale, scale_stride) = (std::ptr::null(), 0);
-        Matrix { format, rows, cols, row_stride: cols, data, scale, scale_stride, group_offset: 0 }
+        Matrix {
+            format,
+            rows,
+            cols,
+            row_stride: cols,
+            data,
+            scale: std::ptr::null(),
+            scale_stride: 0,
+            group_offset: 0,
+            packed: std::ptr::null(),
+        }
     }
 
     /// Bytes of the values and scales that a pass over all rows reads.

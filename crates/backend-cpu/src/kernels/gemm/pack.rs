@@ -3,10 +3,13 @@
 //! A task owns some columns of `y`. For each block of `DEPTH` values along K it packs its activations once
 //! (`[rows / 12][pairs][12]` pairs of bf16) and then, 32 weight rows at a time, a block of weights (`[pairs][32]`), and
 //! multiplies 12 x 32 register tiles: 24 accumulators, two loads and twelve broadcasts for 24 instructions. Packing is
-//! thread-local and one block large; no copy of the weights outlives the task. Bound: issue of the dot product.
+//! thread-local and one block large; no copy of the weights outlives the task, unless [`whole`] made one beforehand
+//! (`[rows / 32][pairs][32]`), which is then used in place. Bound: issue of the dot product.
 //! Each output is summed along K in order, block by block, so the split into tasks does not change it.
 
 use std::arch::x86_64::*;
+
+use rayon::prelude::*;
 
 use super::super::matrix::{Format, Matrix};
 use super::super::with_scratch_u32;
@@ -86,6 +89,31 @@ unsafe fn pack_weights(
     }
 }
 
+/// All of a matrix, `[rows / NR][pairs][NR]`.
+///
+/// # Safety
+/// The CPU has the instruction set.
+pub(super) unsafe fn whole(w: &Matrix) -> Vec<u32> {
+    let pairs = w.cols.div_ceil(2);
+    let mut packed = vec![0; w.rows.div_ceil(NR) * NR * pairs];
+    packed.par_chunks_mut(NR * pairs).enumerate().for_each(|(strip, to)| {
+        let rows = (strip * NR, NR.min(w.rows - strip * NR));
+        // SAFETY: the caller's promise; rows lie inside the matrix.
+        unsafe { pack_strip(w, rows, to) }
+    });
+    packed
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")]
+unsafe fn pack_strip(w: &Matrix, rows: (usize, usize), to: &mut [u32]) {
+    let mut decoded = [0u16; DEPTH];
+    for from in (0..w.cols).step_by(DEPTH) {
+        let depth = DEPTH.min(w.cols - from);
+        // SAFETY: rows and columns lie inside the matrix.
+        unsafe { pack_weights(w, rows, (from, depth), &mut decoded, &mut to[from / 2 * NR..]) };
+    }
+}
+
 /// One 12 x 32 tile over `pairs` pairs; adds to `out` unless it is the first block along K.
 #[inline(always)]
 unsafe fn register_tile(x: *const u32, w: *const u32, pairs: usize) -> [[__m512; 2]; MR] {
@@ -142,11 +170,16 @@ unsafe fn block(tile: &Tile<'_>, bits: &[u16], rows: (usize, usize), x: &mut [u3
             let mut n = tile.first;
             while n < tile.last {
                 let columns = NR.min(tile.last - n);
-                pack_weights(tile.w, (n, columns), (from, depth), &mut decoded, w);
+                let w = if tile.w.packed.is_null() || !n.is_multiple_of(NR) {
+                    pack_weights(tile.w, (n, columns), (from, depth), &mut decoded, w);
+                    w.as_ptr()
+                } else {
+                    tile.w.packed.add(n * tile.w.cols.div_ceil(2) + from / 2 * NR)
+                };
                 let mask = u32::MAX >> (NR - columns);
                 let masks = [mask as u16, (mask >> 16) as u16];
                 for m in (0..num_rows).step_by(MR) {
-                    let acc = register_tile(x.as_ptr().add(m * PAIRS), w.as_ptr(), depth.div_ceil(2));
+                    let acc = register_tile(x.as_ptr().add(m * PAIRS), w, depth.div_ceil(2));
                     let out = tile.out.add((first_row + m) * tile.out_stride + n - tile.first);
                     store(&acc, out, tile.out_stride, MR.min(num_rows - m), masks, from > 0);
                 }

@@ -40,6 +40,7 @@ fn weights(
         scale: owner.scales.as_ptr(),
         scale_stride: groups,
         group_offset,
+        packed: std::ptr::null(),
     };
     (owner, view)
 }
@@ -91,6 +92,29 @@ fn every_isa_multiplies_ragged_shapes() {
                 check(kernels, Format::Mxfp8, shape, group_offset, false);
             }
         }
+    }
+}
+
+#[test]
+fn a_packed_copy_gives_the_same_bits() {
+    let kernels = Kernels::detect();
+    for (format, shape) in
+        [(Format::Bf16, [40, 70, 515]), (Format::Mxfp8, [33, 64, 544]), (Format::Bf16, [64, 256, 300])]
+    {
+        let [m, n, k] = shape;
+        let mut random = Random::new(11);
+        let (_owner, w) = weights(&mut random, format, n, k, 0);
+        let Some(copy) = kernels.packed_copy(&w) else {
+            assert_ne!(kernels.isa(), Isa::Avx512Bf16);
+            return;
+        };
+        let bits: Vec<u16> = (0..m * k).map(|_| f32_to_bf16(random.normal())).collect();
+        let x: Vec<f32> = bits.iter().map(|&b| bf16_to_f32(b)).collect();
+        let (mut plain, mut packed) = (vec![0.0; m * n], vec![0.0; m * n]);
+        kernels.gemm(Rows::new(&x, Some(&bits), k), &w, &mut plain);
+        let w = Matrix { packed: copy.as_ptr(), ..w };
+        kernels.gemm(Rows::new(&x, Some(&bits), k), &w, &mut packed);
+        assert_eq!(plain, packed, "{format:?} {shape:?}");
     }
 }
 
