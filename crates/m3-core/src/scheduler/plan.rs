@@ -49,11 +49,13 @@ impl Scheduler {
             return None;
         }
         loop {
+            let preemptions = self.counters.preemptions;
             let draft = self.draft(now_us)?;
-            if draft.members.is_empty() {
+            if draft.members.is_empty() && self.counters.preemptions == preemptions {
                 return None;
             }
-            // A failing grammar ends its request; drafting again is finite because each round ends one.
+            // Drafting again is finite: each round a failing grammar has ended its request, or the only sequences
+            // were preempted (they held twins of cached pages) and start over without.
             if let Some(step) = self.build(draft, now_us) {
                 return Some(step);
             }
@@ -145,7 +147,8 @@ impl Scheduler {
     }
 
     /// A page for the next token of a decoding sequence, from the last in line if need be. The first in line can take
-    /// from everyone and fits the pool alone (or it was refused), so it always gets on.
+    /// from everyone and fits the pool alone (or it was refused), so it always gets on; if twins of cached pages stand
+    /// in its own way, it is preempted itself and continues from those pages.
     fn make_room(&mut self, place: Place) -> Room {
         loop {
             let Some(sequence) = self.queues.running.get_mut(&place) else { return Room::Preempted };
@@ -170,7 +173,7 @@ impl Scheduler {
         self.queues.waiting.insert(place, sequence);
     }
 
-    /// `None` when every member's grammar has failed.
+    /// `None` when there are no members or the grammar of each has failed.
     fn build(&mut self, draft: Draft, now_us: u64) -> Option<Step> {
         let mut members = Vec::with_capacity(draft.members.len());
         for (place, num_tokens) in draft.members {

@@ -317,6 +317,22 @@ fn the_last_in_line_gives_its_pages_to_the_first() {
 }
 
 #[test]
+fn a_lone_sequence_in_the_way_of_itself_starts_over() {
+    let config = EngineConfig { num_pages: 6, max_step_tokens: 16, ..config() };
+    let first = Request { priority: -1, ..request(1, 8, 9) };
+    let twin = Request { prompt: first.prompt.clone(), ..request(2, 8, 16) };
+    let mut world = World::with(config, [first, twin]);
+    // Both compute the same two pages; the first one's are cached and the second one holds both copies.
+    world.turn(9);
+    world.abort(1);
+    assert_eq!(world.leased(), 5);
+    while world.finish(2).is_none() {
+        world.turn(9);
+    }
+    assert_eq!((world.tokens(2).len(), world.scheduler.stats().counters.preemptions), (16, 1));
+}
+
+#[test]
 fn preemption_waits_until_nothing_is_in_flight() {
     let config = EngineConfig { num_pages: 4, prefix_cache: false, ..config() };
     // Both get by with their pages in the step in flight; the second one needs another in the step after it.
