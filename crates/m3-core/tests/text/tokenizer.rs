@@ -200,3 +200,17 @@ fn added_tokens_of_the_configuration_beside_it_count() {
     let id = tokenizer.token_id("<file>s").unwrap();
     assert_eq!(tokenizer.encode_special("a<file>sb").unwrap()[1], id);
 }
+
+#[test]
+fn tokenizer_and_template_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Tokenizer>();
+    shared::<m3_core::text::template::ChatTemplate>();
+    let text = mixed_corpus(3, 200);
+    let expected = small_tokenizer().encode_ordinary(&text).unwrap();
+    let encode = || small_tokenizer().encode_ordinary(&text).unwrap();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(encode)).collect();
+        threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
+    });
+}

@@ -38,7 +38,7 @@ impl Writer<'_> {
             Value::Map(map) => self.dict(map)?,
             other => {
                 let literal = scalar(other).ok_or_else(|| {
-                    Fault::new(format!("Object of type {} is not JSON serializable", other.type_name()))
+                    Fault::new(format!("object of type {} is not JSON serializable", other.type_name()))
                 })?;
                 self.out.push_user(&literal);
             }

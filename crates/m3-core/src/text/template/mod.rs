@@ -7,6 +7,7 @@
 
 mod access;
 mod arguments;
+mod binding;
 mod calls;
 mod clock;
 mod expression;

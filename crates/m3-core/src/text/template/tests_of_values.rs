@@ -33,10 +33,8 @@ pub(crate) fn check(name: &str, value: &Value, mut arguments: Arguments) -> Resu
         }
         "lower" | "upper" => {
             let text = super::print::to_text(value)?;
-            let (wanted, other): (fn(char) -> bool, fn(char) -> bool) = match name {
-                "lower" => (char::is_lowercase, char::is_uppercase),
-                _ => (char::is_uppercase, char::is_lowercase),
-            };
+            let wanted = if name == "lower" { char::is_lowercase } else { char::is_uppercase };
+            let other = if name == "lower" { char::is_uppercase } else { char::is_lowercase };
             text.as_str().chars().any(wanted) && !text.as_str().chars().any(other)
         }
         "even" | "odd" => integer(name, value)?.rem_euclid(2) == i128::from(name == "odd"),

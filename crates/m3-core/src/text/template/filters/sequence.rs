@@ -100,7 +100,7 @@ pub(super) fn sort(value: Value, arguments: &mut Arguments) -> Result<Value, Fau
     let case_sensitive = arguments.take("case_sensitive").is_some_and(|flag| flag.is_true());
     let path = arguments.take("attribute");
     let key = |item: &Value| path.as_ref().map_or_else(|| Ok(item.clone()), |path| by_path(item, path));
-    sorted(&*value.iterate()?, case_sensitive, reverse, key).map(Value::list)
+    sorted(&value.iterate()?, case_sensitive, reverse, key).map(Value::list)
 }
 
 fn sorted(
@@ -247,7 +247,7 @@ pub(super) fn groupby(value: Value, arguments: &mut Arguments) -> Result<Value, 
         (found, _) => Ok(found),
     };
     let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
-    for item in sorted(&*value.iterate()?, false, false, key)? {
+    for item in sorted(&value.iterate()?, false, false, key)? {
         let item_key = key(&item)?;
         match groups.last_mut() {
             Some((last, members))

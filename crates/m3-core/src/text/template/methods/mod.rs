@@ -1,6 +1,7 @@
 //! Methods of strings, mappings, lists and `loop`. Nothing here changes an object: the reference renderer
 //! runs templates in a sandbox where `append`, `update` and the like are refused, and so does this one.
 
+mod characters;
 mod text;
 
 use super::arguments::Arguments;
