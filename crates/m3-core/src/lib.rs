@@ -1,4 +1,4 @@
-//! m3-core
+//! The engine without its server: scheduler, page cache, engine loop and loading, and everything that is text.
 
 pub mod cache;
 pub mod clock;

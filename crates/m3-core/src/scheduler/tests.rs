@@ -509,6 +509,25 @@ fn a_preempted_request_can_be_aborted() {
 }
 
 #[test]
+fn timings_tell_queue_prefill_and_decode_apart() {
+    let mut scheduler = Scheduler::new(config());
+    scheduler.arrive(request(1, 3, 2), 100);
+    for (planned_us, read_us) in [(130, 170), (200, 260)] {
+        let step = scheduler.plan(planned_us).unwrap();
+        let mut output = step.output();
+        output.tokens.fill(9);
+        output.device_time_us = 25;
+        scheduler.complete(step.id, &output, read_us);
+    }
+    let emissions = scheduler.take_emissions();
+    let Some(Emission::Finish(_, finish)) = emissions.last() else { panic!("{emissions:?}") };
+    let timings = finish.timings;
+    assert_eq!((timings.queued_us, timings.prefill_us, timings.decode_us), (30, 40, 90));
+    let last = scheduler.stats().last_step;
+    assert_eq!((last.num_tokens, last.num_seqs, last.wall_us, last.device_us), (1, 1, 60, 25));
+}
+
+#[test]
 fn ending_all_ends_all() {
     let mut world = World::with(config(), (0..9).map(|id| request(id, 6, 9)));
     let step = world.plan();
