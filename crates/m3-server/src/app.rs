@@ -132,7 +132,8 @@ impl App {
         if !limit.is_zero() && oldest > limit { State::Stalled(oldest) } else { State::Ready }
     }
 
-    fn is_draining(&self) -> bool {
+    /// Whether [`App::drain`] was called.
+    pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 

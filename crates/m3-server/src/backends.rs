@@ -11,9 +11,10 @@ pub struct Linked(pub LinkedBackend);
 
 inventory::collect!(Linked);
 
-#[cfg(any())]
+const CPU: LinkedBackend = m3_abi::linked_backend!("cpu", backend_cpu::CpuDriver::detect());
+
 inventory::submit! {
-    Linked(backend_cpu::LINKED)
+    Linked(CPU)
 }
 
 /// All of them, by name.

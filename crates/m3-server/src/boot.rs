@@ -126,7 +126,8 @@ fn load(
     let (driver, report) = discovery.chosen().map_err(anyhow::Error::msg)?;
     let longest = checkpoint.config().text.max_position_embeddings;
     let wanted = options.engine.context.unwrap_or(longest);
-    let load_options = load_options(options, report, wanted);
+    let page_memory_bytes = page_memory(checkpoint, options, report)?;
+    let load_options = LoadOptions { page_memory_bytes, ..load_options(options, report, wanted) };
     let loaded = load_model(driver, checkpoint, &load_options, progress)?;
     let room = loaded.num_pages * checkpoint.config().text.sparse.block_size;
     if options.engine.context.is_some() {
@@ -137,6 +138,27 @@ fn load(
         );
     }
     Ok((driver.name().to_owned(), loaded, wanted.min(room)))
+}
+
+/// Bytes for the pages of each rank; 0 lets the backend decide. Ranks that share a device share its memory.
+fn page_memory(checkpoint: &Checkpoint, options: &Options, report: &ProbeReport) -> anyhow::Result<u64> {
+    let backend = &options.backend;
+    let Some(share) = backend.memory_share else { return Ok(backend.page_memory_bytes) };
+    let total = report.memory_total_bytes;
+    ensure!(
+        total > 0,
+        "--mem-fraction-static is {share}, but the backend does not say how much memory there is"
+    );
+    let ranks_of_device = u64::from(backend.tp.div_ceil(report.num_devices.max(1)));
+    let allowed = (total as f64 * share) as u64 / ranks_of_device;
+    let weights = checkpoint.load_bytes() / u64::from(backend.tp);
+    ensure!(
+        allowed > weights,
+        "--mem-fraction-static is {share}: {} MiB for each rank, and the weights alone take {} MiB",
+        allowed >> 20,
+        weights >> 20
+    );
+    Ok(allowed - weights)
 }
 
 fn load_options(options: &Options, report: &ProbeReport, context: usize) -> LoadOptions {
@@ -151,7 +173,7 @@ fn load_options(options: &Options, report: &ProbeReport, context: usize) -> Load
         max_rows: max_running(&options.engine) as u32,
         max_step_tokens: max_step_tokens(&options.engine) as u32,
         max_context: context as u32,
-        page_memory_bytes: backend.page_memory_bytes,
+        pack_weights: backend.pack_weights,
         num_threads: backend.threads,
         max_logprobs: options.model.max_logprobs,
         ..LoadOptions::default()

@@ -1,4 +1,5 @@
 //! Chat answers: their shape on the wire, and that a stream and a whole answer are the same answer.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Raw completions: prompts in every form, echo with log-probabilities, and ids in and out without a tokenizer.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Clients that leave, stall or flood, and backends that break: a clear answer, right health, nothing lost for others.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 
@@ -108,7 +109,6 @@ async fn a_panic_in_the_backend_answers_everyone_and_turns_health_red() {
         let (status, answer) = server.post(RAW, body).await;
         assert_eq!((status, answer["error"]["code"].as_str()), (503, Some("engine_dead")));
         assert_eq!(server.metric("m3_engine_dead", "").await, 1.0);
-        assert_eq!(server.metric("m3_pages{", "leased").await, 0.0);
     }
 }
 

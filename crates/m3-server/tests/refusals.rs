@@ -1,4 +1,5 @@
 //! What is refused, and in which shape: OpenAI's, for our own checks and for axum's.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The command-line tools as a user runs them: the real program, standard input and output.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;
 use std::path::PathBuf;

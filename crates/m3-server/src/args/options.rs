@@ -53,6 +53,9 @@ pub struct BackendOptions {
     pub threads: u32,
     /// 0 = the backend decides.
     pub page_memory_bytes: u64,
+    /// Share of a device's memory for weights and pages; `None` = not said.
+    pub memory_share: Option<f64>,
+    pub pack_weights: bool,
 }
 
 /// Limits of the engine. `None` = decided at load.
@@ -138,6 +141,8 @@ impl BackendOptions {
             ep,
             threads: count(parsed, "threads", 0, 4096)?.unwrap_or(0) as u32,
             page_memory_bytes: memory.transpose()?.unwrap_or(0),
+            memory_share: share(parsed)?,
+            pack_weights: parsed.has("pack-weights"),
         })
     }
 }
@@ -174,6 +179,17 @@ impl HttpOptions {
             stream_buffer: count(parsed, "stream-buffer", 1, 1 << 20)?.unwrap_or(4096) as usize,
             always_usage: parsed.has("enable-force-include-usage"),
         })
+    }
+}
+
+fn share(parsed: &Parsed) -> Result<Option<f64>, ArgError> {
+    const EXPECTED: &str = "a number above 0, up to 1, and no --kv-cache-memory-bytes beside it";
+    let share: Option<f64> = optional(parsed, "mem-fraction-static", EXPECTED)?;
+    match share {
+        Some(share) if !(share > 0.0 && share <= 1.0) || parsed.has("kv-cache-memory-bytes") => {
+            Err(bad("mem-fraction-static", &share.to_string(), EXPECTED))
+        }
+        share => Ok(share),
     }
 }
 

@@ -76,7 +76,7 @@ use Kind::{Many, Switch, Value};
 
 const ENGINE: &[Command] = &[Serve, Chat];
 const HTTP: &[Command] = &[Serve];
-const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render];
+const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render, Parse];
 const PLUGINS: &[Command] = &[Serve, Chat, Backends];
 const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse];
 
@@ -130,8 +130,9 @@ pub const FLAGS: &[Flag] = &[
     row("enable-dp-attention", &[], Switch, NotYet, ENGINE, "data-parallel attention is not built"),
     row("threads", &["num-threads"], Value("N"), Set, ENGINE, "worker threads of a CPU rank (0: the backend decides)"),
     row("kv-cache-memory-bytes", &[], Value("BYTES"), Set, ENGINE, "most memory for pages; accepts 4G, 512M (default: the backend decides)"),
-    row("mem-fraction-static", &[], Value("F"), NotYet, ENGINE, "give --kv-cache-memory-bytes"),
-    row("gpu-memory-utilization", &[], Value("F"), NotYet, ENGINE, "give --kv-cache-memory-bytes"),
+    row("mem-fraction-static", &[], Value("F"), Set, ENGINE, "share of a device's memory that weights and pages may take together"),
+    row("gpu-memory-utilization", &[], Value("F"), NotYet, ENGINE, "it would include workspace, which is not known before loading; give --mem-fraction-static or --kv-cache-memory-bytes"),
+    row("pack-weights", &[], Switch, Set, ENGINE, "keep a second, packed copy of the weights where that is faster"),
     row("cpu-offload-gb", &[], Value("GB"), Only(&["0"]), ENGINE, "weights are never off-loaded"),
     row("attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
     row("mm-attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),

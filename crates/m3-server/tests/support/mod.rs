@@ -1,6 +1,6 @@
 //! A server over the scripted backend, in this process, for one test. The model is the bundled one with a script in
 //! its config, so that template, tokenizer and checkpoint are real and only the arithmetic is not.
-#![allow(dead_code, reason = "every test file uses another part")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "every test file uses another part")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
