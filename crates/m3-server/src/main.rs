@@ -69,7 +69,8 @@ fn start_log(parsed: &Parsed) -> Result<(), String> {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| format!("M3_LOG is \"{text}\": {error}"))?,
         Err(_) => EnvFilter::new(level),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     m3_abi::log::set_sink(|level, text| match level {
         m3_abi::log::ERROR => tracing::error!(target: "backend", "{text}"),
         m3_abi::log::WARN => tracing::warn!(target: "backend", "{text}"),

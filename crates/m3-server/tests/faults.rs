@@ -192,7 +192,8 @@ async fn a_drain_that_takes_too_long_ends_streams_with_an_error() {
         server.stop.send(()).await.unwrap();
     };
     let (text, ()) = tokio::join!(stream, stop);
-    assert_eq!(events(&text).last().unwrap()["error"]["code"], "aborted");
+    let events = events(&text);
+    assert_eq!(events.last().unwrap()["error"]["code"], "aborted", "{}", events.last().unwrap());
     tokio::time::timeout(Duration::from_secs(20), server.task).await.unwrap().unwrap().unwrap();
 }
 

@@ -28,7 +28,7 @@ fn parse_decimal(number: &str, suffix: char) -> Option<u64> {
         _ => return None,
     };
     let value = number.parse::<f64>().ok()? * unit;
-    let whole = value.is_finite() && value >= 0.0 && value <= 9e15 && (value - value.round()).abs() < 1e-6;
+    let whole = (0.0..=9e15).contains(&value) && (value - value.round()).abs() < 1e-6;
     whole.then_some(value.round() as u64)
 }
 

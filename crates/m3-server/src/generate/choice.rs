@@ -146,6 +146,10 @@ impl Choice {
             FinishReason::Aborted => {
                 Err(ApiError::unavailable("aborted", "the request was aborted by the server"))
             }
+            FinishReason::Error(_) if self.app.is_draining() => {
+                let sentence = "the server shut down before the answer was complete";
+                Err(ApiError::unavailable("aborted", sentence))
+            }
             FinishReason::Error(sentence) => Err(ApiError::engine(sentence.clone())),
         }
     }
