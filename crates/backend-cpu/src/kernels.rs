@@ -12,9 +12,8 @@ pub mod isa;
 pub(crate) mod lanes;
 pub mod matrix;
 mod norm;
+pub(crate) mod random;
 pub mod swiglu;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::cell::RefCell;
 

@@ -6,6 +6,7 @@
 //! No scheduling, no text and no HTTP here.
 
 mod backend;
+pub mod bench;
 mod buffer;
 mod driver;
 mod group;

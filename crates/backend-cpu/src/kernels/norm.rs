@@ -41,7 +41,7 @@ impl Kernels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Random;
+    use super::super::random::Random;
     use super::super::{Isa, Kernels};
 
     #[test]

@@ -56,7 +56,7 @@ impl Kernels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Random;
+    use super::super::random::Random;
     use super::super::{Isa, Kernels};
     use super::Swiglu;
 

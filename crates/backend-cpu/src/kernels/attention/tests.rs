@@ -1,7 +1,7 @@
 //! Against the plain two-pass formula in f64, over head counts, ragged pages and both formats.
 
 use super::super::convert::{bf16_to_f32, f32_to_bf16};
-use super::super::testing::Random;
+use super::super::random::Random;
 use super::super::{Isa, Kernels};
 use super::*;
 

@@ -5,7 +5,7 @@ use super::super::convert::{bf16_to_f32, f32_to_bf16};
 use super::super::isa::Isa;
 use super::super::matrix::{Format, Matrix};
 use super::Rows;
-use crate::kernels::testing::Random;
+use crate::kernels::random::Random;
 
 /// Bytes behind a [`Matrix`].
 struct Weights {

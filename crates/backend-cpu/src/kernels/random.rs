@@ -15,6 +15,7 @@ impl Random {
         self.0
     }
 
+    #[cfg(test)]
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((self.next() >> 33) as usize) % limit
     }
