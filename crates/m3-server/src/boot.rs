@@ -62,16 +62,18 @@ pub fn model_dir(options: &ModelOptions) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Beside the executable, where packages put it, or in the source tree it was built from.
+/// Beside the executable, where packages put it, or in the source tree it was built in.
 fn bundled_model() -> anyhow::Result<PathBuf> {
     const NAME: &str = "models/m3-nano";
-    let beside = m3_abi::discover::beside_executable();
     let mut places: Vec<PathBuf> = Vec::new();
-    if let Some(beside) = beside {
-        places.push(beside.join(NAME));
-        places.push(beside.join("../share/m3").join(NAME));
+    if let Some(beside) = m3_abi::discover::beside_executable() {
+        // The last one is `target/debug` seen from the workspace.
+        places.extend(["", "../share/m3", "../.."].map(|from| beside.join(from).join(NAME)));
     }
-    places.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(NAME));
+    // Under `cargo run` and `cargo test`, and for programs built for development, whose tree is still there.
+    let at_run_time = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let built_in = cfg!(debug_assertions).then(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    places.extend(at_run_time.into_iter().chain(built_in).map(|package| package.join("../..").join(NAME)));
     let found = places.iter().find(|place| place.join("config.json").is_file());
     let looked = || places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ");
     let found =

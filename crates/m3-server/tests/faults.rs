@@ -138,6 +138,27 @@ async fn silence_is_broken_by_comments_also_before_the_first_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_device_turns_ready_red_but_not_live_and_probes_never_wait_for_it() {
+    let server = Server::start(json!({"step_us": 1_500_000}), &["--watchdog-timeout", "0.3"]).await;
+    let request = server.good(RAW, json!({"prompt": [1], "max_tokens": 1, "ignore_eos": true}));
+    let probe = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let start = Instant::now();
+        let (status, body) = server.get("/ready").await;
+        assert_eq!((status, body["status"].as_str()), (503, Some("stalled")), "{body}");
+        assert_eq!(server.get("/live").await.0, 200);
+        assert!(
+            start.elapsed() < Duration::from_millis(400),
+            "the step takes 1.5 s, two probes took {:?}",
+            start.elapsed()
+        );
+    };
+    let (answer, ()) = tokio::join!(request, probe);
+    assert_eq!(answer["usage"]["completion_tokens"], 1);
+    assert_eq!(server.get("/ready").await.0, 200, "a step has finished");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn answers_under_load_are_those_of_a_quiet_server() {
     let server =
         Server::start(json!({}), &["--max-running-requests", "16", "--chunked-prefill-size", "64"]).await;

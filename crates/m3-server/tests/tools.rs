@@ -158,6 +158,58 @@ fn tokenize_goes_both_ways() {
 }
 
 #[test]
+fn serve_runs_the_bundled_model_and_ends_well_on_sigterm() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_m3"));
+    let flags = ["serve", "--port", "0", "--kv-cache-memory-bytes", "16M", "--threads", "1"];
+    let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut first)
+        .unwrap();
+    let address = first.trim().strip_prefix("listening on http://").unwrap().to_owned();
+    let ask = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        answer
+    };
+    assert!(ask("/live").starts_with("HTTP/1.1 200"), "alive from the first moment");
+    let start = std::time::Instant::now();
+    while !ask("/ready").starts_with("HTTP/1.1 200") {
+        assert!(start.elapsed().as_secs() < 60, "{}", ask("/ready"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(ask("/v1/models").contains("m3-nano"));
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn chat_answers_lines_of_its_input() {
+    let output = run(
+        &["chat", "--max-tokens", "6", "--temperature", "0", "--kv-cache-memory-bytes", "16M"],
+        "hello\n/reset\nhello\n/quit\n",
+    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.matches("[cut: length]").count(), 2, "{text}");
+    let answers: Vec<&str> = text.split("[cut: length]").map(str::trim).collect();
+    assert_eq!(answers[0], answers[1], "after a reset the same question has the same answer");
+}
+
+#[test]
+fn backends_lists_the_linked_one_with_its_paths() {
+    let output = run(&["backends"], "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("cpu (linked): score 10") && text.contains("moe_ffn:") && text.contains("chosen: cpu"),
+        "{text}"
+    );
+    let output = run(&["backends", "--backend", "no-such"], "");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("no backend is named no-such"));
+}
+
+#[test]
 fn wrong_command_lines_end_with_two_and_a_sentence() {
     for (args, part) in [
         (vec!["serve", "--max-runing-requests", "4"], "--max-running-requests"),

@@ -1,6 +1,6 @@
 """The server as the official `openai` client sees it.
 
-Plain script: `python test_openai.py BASE_URL [MODEL]`, BASE_URL without `/v1`.
+Plain script: `python test_openai.py BASE_URL [MODEL]`, BASE_URL with or without `/v1`.
 Needs a running server and nothing about what the model says: only shapes, counts, errors and equalities are checked.
 """
 
@@ -12,7 +12,7 @@ import urllib.request
 
 import openai
 
-BASE = sys.argv[1].rstrip("/")
+BASE = sys.argv[1].rstrip("/").removesuffix("/v1")
 CLIENT = openai.OpenAI(base_url=f"{BASE}/v1", api_key="EMPTY", max_retries=0)
 MODEL = sys.argv[2] if len(sys.argv) > 2 else CLIENT.models.list().data[0].id
 HELLO = [{"role": "user", "content": "Say something."}]
