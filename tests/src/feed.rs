@@ -23,6 +23,11 @@ impl Row {
         Row { row, pages: Vec::new(), computed: 0, bind: greedy(row), output_index: 0, bound: false }
     }
 
+    /// A row with its own sampling settings.
+    pub fn with_settings(bind: RowBind) -> Self {
+        Row { bind, ..Self::new(bind.row) }
+    }
+
     /// A row that starts with another's first `num_pages` full pages, as a prefix-cache hit does.
     pub fn sharing(row: u32, other: &Row, num_pages: usize, page_tokens: usize) -> Self {
         let pages = other.pages[..num_pages].to_vec();
@@ -117,7 +122,12 @@ pub fn one(world: &mut World, row: &mut Row, tokens: &[u32], num_logits: usize) 
 }
 
 /// A whole sequence in chunks; logits only at each chunk's end. Returns those positions' logits.
-pub fn in_chunks(world: &mut World, row: &mut Row, tokens: &[u32], chunk: usize) -> Result<Vec<(usize, Vec<f32>)>> {
+pub fn in_chunks(
+    world: &mut World,
+    row: &mut Row,
+    tokens: &[u32],
+    chunk: usize,
+) -> Result<Vec<(usize, Vec<f32>)>> {
     let mut ends = Vec::new();
     for part in tokens.chunks(chunk) {
         one(world, row, part, 1)?;

@@ -5,6 +5,7 @@ use m3_model::checkpoint::Checkpoint;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Values of a golden file; ids too, which are exact in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,24 +33,42 @@ pub struct Case {
     arrays: HashMap<String, Array>,
 }
 
-/// The committed copies.
-pub fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/golden")
+/// A golden file or folder: the committed copy, else the shared original (beside the workspace, or under `M3_SHARED`);
+/// `None` when neither is there.
+pub fn find(relative: &str) -> Option<PathBuf> {
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let shared = std::env::var_os("M3_SHARED").map_or_else(|| tests.join("../../shared"), PathBuf::from);
+    [tests.join("data/golden"), shared.join("data/golden")]
+        .into_iter()
+        .map(|folder| folder.join(relative))
+        .find(|path| path.exists())
 }
 
-pub fn checkpoint(name: &str) -> Result<Checkpoint> {
-    let path = folder().join("ckpt").join(name);
-    Checkpoint::open(&path).with_context(|| format!("golden checkpoint {}", path.display()))
+/// Whether a case and its checkpoint are there; the large ones are not committed.
+pub fn is_there(checkpoint: &str, case: &str) -> bool {
+    find(&format!("ckpt/{checkpoint}")).is_some()
+        && find(&format!("golden/{checkpoint}/{case}.safetensors")).is_some()
+}
+
+pub fn checkpoint(name: &str) -> Result<Arc<Checkpoint>> {
+    let path =
+        find(&format!("ckpt/{name}")).with_context(|| format!("golden checkpoint {name} is not there"))?;
+    let opened = Checkpoint::open(&path).with_context(|| format!("golden checkpoint {}", path.display()))?;
+    Ok(Arc::new(opened))
 }
 
 impl Case {
     pub fn load(checkpoint: &str, case: &str) -> Result<Self> {
-        let path = folder().join("golden").join(checkpoint).join(format!("{case}.safetensors"));
+        let relative = format!("golden/{checkpoint}/{case}.safetensors");
+        let path = find(&relative).with_context(|| format!("{relative} is not there"))?;
         let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let file = SafeTensors::deserialize(&bytes)?;
         let mut arrays = HashMap::new();
         for (name, view) in file.tensors() {
-            arrays.insert(name, Array { shape: view.shape().to_vec(), data: values(view.dtype(), view.data())? });
+            arrays.insert(
+                name,
+                Array { shape: view.shape().to_vec(), data: values(view.dtype(), view.data())? },
+            );
         }
         Ok(Case { name: format!("{checkpoint}/{case}"), arrays })
     }

@@ -1,5 +1,7 @@
 //! What a conformance run found, one line a check, and the table that people read.
 
+#![allow(clippy::print_stdout, reason = "a skipped check must be seen")]
+
 use std::fmt;
 
 /// The outcome of one check.
@@ -28,6 +30,16 @@ impl Report {
             Err(error) => Verdict::Fail(format!("{error:#}")),
         };
         self.lines.push(Line { check: check.to_owned(), verdict });
+    }
+
+    /// Runs a check that needs a golden case, or says loudly that the case is not there.
+    pub fn check(&mut self, check: &str, case: (&str, &str), work: impl FnOnce() -> anyhow::Result<()>) {
+        if crate::golden::is_there(case.0, case.1) {
+            self.record(check, work());
+        } else {
+            println!("SKIPPED {check}: golden {}/{} is not there", case.0, case.1);
+            self.skip(check, "the golden data is not there");
+        }
     }
 
     pub fn skip(&mut self, check: &str, reason: &str) {

@@ -5,6 +5,7 @@ use m3_abi::{Backend, Driver, Output, Step, Tap, types};
 use m3_core::load::{LoadOptions, load_model};
 use m3_model::checkpoint::Checkpoint;
 use m3_model::config::ModelConfig;
+use std::sync::Arc;
 
 /// How to open a model for a check.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ pub const MAX_ROWS: u32 = 32;
 pub const MAX_CONTEXT: u32 = 8192;
 
 impl World {
-    pub fn open(driver: &dyn Driver, checkpoint: &Checkpoint, setup: &Setup) -> Result<Self> {
+    pub fn open(driver: &dyn Driver, checkpoint: &Arc<Checkpoint>, setup: &Setup) -> Result<Self> {
         let options = LoadOptions {
             dtype: setup.dtype,
             kv_dtype: setup.dtype,
@@ -62,7 +63,11 @@ impl World {
         let loaded = load_model(driver, checkpoint, &options, &|_| {}).context("loading")?;
         let num_pages = loaded.num_pages.min(setup.num_pages) as u32;
         ensure!(num_pages >= 80, "{num_pages} pages fit in 1 GiB; the checks need 80");
-        Ok(World { ranks: loaded.ranks, config: checkpoint.config().clone(), free_pages: shuffled(num_pages) })
+        Ok(World {
+            ranks: loaded.ranks,
+            config: checkpoint.config().clone(),
+            free_pages: shuffled(num_pages),
+        })
     }
 
     pub fn page_tokens(&self) -> usize {

@@ -24,7 +24,9 @@ fn plugin() -> PathBuf {
 #[test]
 fn goldens_through_the_plugin_line() {
     let plugin = m3_abi::load::Plugin::open(&plugin()).unwrap();
-    for setup in [Setup::with_dtype(DTYPE_F32), Setup::with_dtype(DTYPE_BF16), Setup::with_ranks(DTYPE_F32, 2, 1)] {
+    for setup in
+        [Setup::with_dtype(DTYPE_F32), Setup::with_dtype(DTYPE_BF16), Setup::with_ranks(DTYPE_F32, 2, 1)]
+    {
         let mut report = Report::default();
         goldens::run(&plugin, &setup, &mut report, &mut |name| println!("{name}"));
         report.assert_passed();

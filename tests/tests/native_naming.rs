@@ -12,6 +12,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
@@ -38,7 +39,8 @@ fn stacked(parts: &[&(Dtype, Vec<usize>, Vec<u8>)]) -> (Dtype, Vec<usize>, Vec<u
 
 fn rename(mut tensors: Tensors, config: &Value) -> Tensors {
     let text = &config["text_config"];
-    let (layers, experts) = (text["num_hidden_layers"].as_u64().unwrap(), text["num_local_experts"].as_u64().unwrap());
+    let (layers, experts) =
+        (text["num_hidden_layers"].as_u64().unwrap(), text["num_local_experts"].as_u64().unwrap());
     for layer in 0..layers {
         let prefix = format!("language_model.model.layers.{layer}");
         for mlp in [format!("{prefix}.mlp"), format!("{prefix}.block_sparse_moe.shared_experts")] {
@@ -71,9 +73,9 @@ fn native(name: &str) -> String {
         .replace("language_model.model.", "model.language_model.")
         .replace("block_sparse_moe.e_score_correction_bias", "mlp.gate.e_score_correction_bias")
         .replace("block_sparse_moe", "mlp");
-    ["q_proj", "k_proj", "q_norm", "k_norm"]
-        .iter()
-        .fold(name, |name, part| name.replace(&format!("self_attn.index_{part}"), &format!("self_attn.indexer.{part}")))
+    ["q_proj", "k_proj", "q_norm", "k_norm"].iter().fold(name, |name, part| {
+        name.replace(&format!("self_attn.index_{part}"), &format!("self_attn.indexer.{part}"))
+    })
 }
 
 fn native_config(config: &Value) -> Value {
@@ -98,15 +100,19 @@ fn native_config(config: &Value) -> Value {
     }
     let (theta, factor) = (text.remove("rope_theta").unwrap(), text.remove("partial_rotary_factor").unwrap());
     text.remove("rotary_dim");
-    text.insert("rope_parameters".into(), json!({"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": factor}));
+    text.insert(
+        "rope_parameters".into(),
+        json!({"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": factor}),
+    );
     text.insert("hidden_act".into(), json!("silu"));
     text.insert("model_type".into(), json!("minimax_m3_vl_text"));
     native
 }
 
 fn last_logits(folder: &Path) -> Vec<f32> {
-    let checkpoint = Checkpoint::open(folder).unwrap();
-    let mut world = World::open(&ReferenceDriver::default(), &checkpoint, &Setup::with_dtype(DTYPE_F32)).unwrap();
+    let checkpoint = Arc::new(Checkpoint::open(folder).unwrap());
+    let mut world =
+        World::open(&ReferenceDriver::default(), &checkpoint, &Setup::with_dtype(DTYPE_F32)).unwrap();
     let ids: Vec<u32> = (0..150).map(|index| (index * 37 + 11) % 400).collect();
     one(&mut world, &mut Row::new(0), &ids, ids.len()).unwrap();
     world.tap("logits").unwrap().data
@@ -114,17 +120,22 @@ fn last_logits(folder: &Path) -> Vec<f32> {
 
 #[test]
 fn renamed_golden_gives_equal_logits() {
-    let released = golden::folder().join("ckpt/text");
-    let config: Value = serde_json::from_slice(&std::fs::read(released.join("config.json")).unwrap()).unwrap();
+    let released = golden::find("ckpt/text").unwrap();
+    let config: Value =
+        serde_json::from_slice(&std::fs::read(released.join("config.json")).unwrap()).unwrap();
     let tensors = rename(read(&released), &config);
     let folder = tempfile::tempdir().unwrap();
     let views: Vec<_> = tensors
         .iter()
         .map(|(name, (dtype, shape, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()))
         .collect();
-    std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap())
+        .unwrap();
     std::fs::write(folder.path().join("config.json"), native_config(&config).to_string()).unwrap();
-    assert_ne!(Checkpoint::open(&released).unwrap().report().naming, Checkpoint::open(folder.path()).unwrap().report().naming);
+    assert_ne!(
+        Checkpoint::open(&released).unwrap().report().naming,
+        Checkpoint::open(folder.path()).unwrap().report().naming
+    );
     assert_eq!(Checkpoint::open(&released).unwrap().report().naming, Naming::Released);
     assert_eq!(last_logits(&released), last_logits(folder.path()));
 }

@@ -8,7 +8,11 @@ use std::path::Path;
 const BACKENDS: [&str; 6] = ["cpu", "null", "sm90", "sm100", "gfx942", "gfx950"];
 
 pub(crate) fn run(root: &Path, backend: &str, release: bool) -> Result<()> {
-    ensure!(BACKENDS.contains(&backend), "no backend is called `{backend}`; there are {}", BACKENDS.join(", "));
+    ensure!(
+        BACKENDS.contains(&backend),
+        "no backend is called `{backend}`; there are {}",
+        BACKENDS.join(", ")
+    );
     let package = format!("backend-{backend}-plugin");
     let mut arguments = vec!["build", "--package", &package, "--package", "m3-server"];
     if release {

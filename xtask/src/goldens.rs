@@ -8,6 +8,11 @@ fn shared(root: &Path) -> PathBuf {
     std::env::var_os("M3_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from).join("data/golden")
 }
 
+/// Made smaller than their originals, as the README beside them says.
+fn is_reduced(relative: &Path) -> bool {
+    relative.starts_with("ckpt/real128") || relative == Path::new("golden/real128/text_300.safetensors")
+}
+
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -37,7 +42,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let copy = std::fs::read(&path)?;
         bytes += copy.len();
         count += 1;
-        if compare && std::fs::read(originals.join(relative)).ok().as_ref() != Some(&copy) {
+        if compare
+            && !is_reduced(relative)
+            && std::fs::read(originals.join(relative)).ok().as_ref() != Some(&copy)
+        {
             different.push(relative.display().to_string());
         }
     }

@@ -25,7 +25,12 @@ pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Result<()> {
 
 /// Whether `program arguments` starts and succeeds.
 pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
-    let quiet = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let quiet = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     quiet.is_ok_and(|status| status.success())
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 /// Makes the environment of a requirements file once, and again when the file changes; returns its interpreter.
 pub(crate) fn environment(root: &Path, requirements: &Path) -> Result<String> {
     let folder = target_folder(root).join("python");
-    let python = folder.join("bin/python").to_str().context("the target folder's path is not UTF-8")?.to_owned();
+    let python =
+        folder.join("bin/python").to_str().context("the target folder's path is not UTF-8")?.to_owned();
     let wanted = std::fs::read_to_string(requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;
     let marker = folder.join("requirements.txt");
@@ -17,7 +18,11 @@ pub(crate) fn environment(root: &Path, requirements: &Path) -> Result<String> {
     let folder = folder.to_str().context("the target folder's path is not UTF-8")?;
     run(root, "python3", &["-m", "venv", "--clear", folder])?;
     let requirements = requirements.to_str().context("the workspace's path is not UTF-8")?;
-    run(root, &python, &["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary=:all:", "-r", requirements])?;
+    run(
+        root,
+        &python,
+        &["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary=:all:", "-r", requirements],
+    )?;
     std::fs::write(marker, wanted)?;
     Ok(python)
 }

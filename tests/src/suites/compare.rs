@@ -17,6 +17,8 @@ pub const ROUNDED_ARGMAX: f64 = 0.95;
 pub const ROUNDED_GREEDY: f64 = 0.9;
 pub const ROUNDED_ROUTER_MARGIN: f32 = 0.02;
 pub const ROUNDED_BLOCK_MARGIN: f32 = 0.5;
+/// Share of clear choices that may differ all the same.
+pub const ROUNDED_FLIPS: f64 = 0.01;
 
 /// Every value within `tolerance`; equal infinities agree, NaN never does. The error names the worst place.
 pub fn close(what: &str, found: &[f32], wanted: &[f32], tolerance: f32) -> Result<()> {
@@ -30,7 +32,12 @@ pub fn close(what: &str, found: &[f32], wanted: &[f32], tolerance: f32) -> Resul
         }
     }
     let (index, by) = worst;
-    ensure!(by <= tolerance, "{what}: value {index} is {}, not {} (off by {by:e}, at most {tolerance:e})", found[index], wanted[index]);
+    ensure!(
+        by <= tolerance,
+        "{what}: value {index} is {}, not {} (off by {by:e}, at most {tolerance:e})",
+        found[index],
+        wanted[index]
+    );
     Ok(())
 }
 

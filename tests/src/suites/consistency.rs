@@ -11,8 +11,12 @@ use m3_abi::{Driver, Tap};
 
 type Check = fn(&mut World, &[u32], bool) -> Result<()>;
 
-const CHECKS: [(&str, Check); 4] =
-    [("decode = prefill", decode), ("chunked = whole", chunked), ("cached = cold", cached), ("batch = alone", batch)];
+const CHECKS: [(&str, Check); 4] = [
+    ("decode = prefill", decode),
+    ("chunked = whole", chunked),
+    ("cached = cold", cached),
+    ("batch = alone", batch),
+];
 
 /// Checkpoint, case with its prompt, how many tokens of it.
 const PROMPTS: [(&str, &str, usize); 3] =
@@ -23,7 +27,9 @@ pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
         for (what, check) in CHECKS {
             let name = label(setup, &format!("{what} {checkpoint}"));
             progress(&name);
-            report.record(&name, run_one(driver, setup, (checkpoint, case, length), check));
+            report.check(&name, (checkpoint, case), || {
+                run_one(driver, setup, (checkpoint, case, length), check)
+            });
         }
     }
 }

@@ -16,7 +16,7 @@ const LENGTHS: [usize; 9] = [1, 127, 128, 129, 255, 2047, 2048, 2049, 2175];
 pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &mut dyn FnMut(&str)) {
     let name = label(setup, "lengths at block borders long128");
     progress(&name);
-    report.record(&name, lengths(driver, setup));
+    report.check(&name, ("long128", "text_2700"), || lengths(driver, setup));
 }
 
 fn lengths(driver: &dyn Driver, setup: &Setup) -> Result<()> {

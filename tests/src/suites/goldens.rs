@@ -2,8 +2,8 @@
 //! place, and greedy decoding.
 
 use super::compare::{
-    BLOCK_MARGIN, BLOCK_SCORE, HIDDEN, LOGITS, ROUNDED_ARGMAX, ROUNDED_BLOCK_MARGIN, ROUNDED_GREEDY, ROUNDED_REL_RMS,
-    ROUNDED_ROUTER_MARGIN, ROUTER, ROUTER_MARGIN, argmax, close, rel_rms,
+    BLOCK_MARGIN, BLOCK_SCORE, HIDDEN, LOGITS, ROUNDED_ARGMAX, ROUNDED_BLOCK_MARGIN, ROUNDED_FLIPS,
+    ROUNDED_GREEDY, ROUNDED_REL_RMS, ROUNDED_ROUTER_MARGIN, ROUTER, ROUTER_MARGIN, argmax, close, rel_rms,
 };
 use super::{GOLDENS, label};
 use crate::feed::{Part, Row, one, step};
@@ -19,11 +19,11 @@ pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
         for case in cases {
             let name = label(setup, &format!("golden {checkpoint}/{case}"));
             progress(&name);
-            report.record(&name, prefill(driver, setup, checkpoint, case));
+            report.check(&name, (checkpoint, case), || prefill(driver, setup, checkpoint, case));
         }
         let name = label(setup, &format!("golden {checkpoint}/{greedy_case}"));
         progress(&name);
-        report.record(&name, greedy(driver, setup, checkpoint, greedy_case));
+        report.check(&name, (checkpoint, greedy_case), || greedy(driver, setup, checkpoint, greedy_case));
     }
 }
 
@@ -42,25 +42,61 @@ pub fn prefill_case(world: &mut World, case: &Case, exact: bool) -> Result<()> {
     let ids = case.array("input_ids")?.ids();
     one(world, &mut Row::new(3), &ids, ids.len())?;
     let mut clean = vec![true; ids.len()];
+    let mut tally = Tally { exact, ..Tally::default() };
     for (layer, plan) in world.config.text.layers.clone().into_iter().enumerate() {
         if plan.attention == AttentionKind::Sparse {
-            blocks(world, case, layer, exact, &mut clean)?;
+            blocks(world, case, layer, &mut tally, &mut clean)?;
         }
         if plan.ffn == FfnKind::Moe {
-            experts(world, case, layer, exact, &mut clean)?;
+            experts(world, case, layer, &mut tally, &mut clean)?;
         }
         if let (Some(wanted), true) = (case.get(&format!("layer_out.{layer}")), exact) {
             let name = format!("layer_out.{layer}");
             close(&name, &world.tap(&name)?.data, &wanted.data, LOGITS)?;
         }
     }
+    tally.judge()?;
     if exact {
         close("hidden", &world.tap("hidden")?.data, &case.array("hidden")?.data, HIDDEN)?;
     }
     logits(&world.tap("logits")?, case, exact, &clean)
 }
 
-fn blocks(world: &mut World, case: &Case, layer: usize, exact: bool, clean: &mut [bool]) -> Result<()> {
+/// Choices that were clear in the golden run. Exact modes must make them all; in rounded ones a flip at an earlier
+/// position moves the context of later ones, so a few may differ.
+#[derive(Default)]
+struct Tally {
+    exact: bool,
+    made: usize,
+    different: usize,
+    first: Option<String>,
+}
+
+impl Tally {
+    fn count(&mut self, same: bool, sentence: impl FnOnce() -> String) -> Result<()> {
+        self.made += 1;
+        if !same {
+            self.different += 1;
+            let sentence = sentence();
+            ensure!(!self.exact, sentence);
+            self.first.get_or_insert(sentence);
+        }
+        Ok(())
+    }
+
+    fn judge(&self) -> Result<()> {
+        let share = self.different as f64 / self.made.max(1) as f64;
+        let first = self.first.as_deref().unwrap_or_default();
+        ensure!(
+            share <= ROUNDED_FLIPS,
+            "{share:.4} of clear choices differ, at most {ROUNDED_FLIPS}; first {first}"
+        );
+        Ok(())
+    }
+}
+
+fn blocks(world: &mut World, case: &Case, layer: usize, tally: &mut Tally, clean: &mut [bool]) -> Result<()> {
+    let exact = tally.exact;
     let (length, heads) = (clean.len(), world.config.text.sparse.num_index_heads);
     if exact {
         block_scores(world, case, layer, length)?;
@@ -71,11 +107,17 @@ fn blocks(world: &mut World, case: &Case, layer: usize, exact: bool, clean: &mut
     let (width, golden_width) = (selected.data.len() / (heads * length), wanted.shape[2]);
     let least = if exact { BLOCK_MARGIN } else { ROUNDED_BLOCK_MARGIN };
     let before = clean.to_vec();
-    for (place, (found, wanted)) in selected.data.chunks(width).zip(wanted.data.chunks(golden_width)).enumerate() {
+    for (place, (found, wanted)) in
+        selected.data.chunks(width).zip(wanted.data.chunks(golden_width)).enumerate()
+    {
         let (head, position) = (place / length, place % length);
         let same = found[..golden_width] == *wanted && found[golden_width..].iter().all(|&id| id == -1.0);
         let clear = margin.data[place] > least && before[position];
-        ensure!(same || !clear, "selected.{layer}: head {head} position {position} is {found:?}, not {wanted:?}");
+        if clear {
+            tally.count(same, || {
+                format!("selected.{layer}: head {head} position {position} is {found:?}, not {wanted:?}")
+            })?;
+        }
         clean[position] &= same;
     }
     Ok(())
@@ -96,12 +138,20 @@ fn block_scores(world: &mut World, case: &Case, layer: usize, length: usize) -> 
     close(&name, &picked, &wanted.data, BLOCK_SCORE)
 }
 
-fn experts(world: &mut World, case: &Case, layer: usize, exact: bool, clean: &mut [bool]) -> Result<()> {
+fn experts(
+    world: &mut World,
+    case: &Case,
+    layer: usize,
+    tally: &mut Tally,
+    clean: &mut [bool],
+) -> Result<()> {
+    let exact = tally.exact;
     if exact {
         let name = format!("router_score.{layer}");
         close(&name, &world.tap(&name)?.data, &case.array(&name)?.data, ROUTER)?;
     }
-    let (found, weights) = (world.tap(&format!("routed.{layer}"))?, world.tap(&format!("routed_weights.{layer}"))?);
+    let (found, weights) =
+        (world.tap(&format!("routed.{layer}"))?, world.tap(&format!("routed_weights.{layer}"))?);
     let (wanted, wanted_weights) =
         (case.array(&format!("experts.{layer}"))?, case.array(&format!("expert_weights.{layer}"))?);
     let margin = case.array(&format!("router_margin.{layer}"))?;
@@ -110,7 +160,11 @@ fn experts(world: &mut World, case: &Case, layer: usize, exact: bool, clean: &mu
         let (ids, wanted_ids) = (row(&found, position), wanted.row(position));
         let same = ids == wanted_ids;
         let clear = margin.data[position] > least && clean[position];
-        ensure!(same || !clear, "routed.{layer}: position {position} is {ids:?}, not {wanted_ids:?}");
+        if clear {
+            tally.count(same, || {
+                format!("routed.{layer}: position {position} is {ids:?}, not {wanted_ids:?}")
+            })?;
+        }
         if same && exact {
             let name = format!("routed_weights.{layer} at {position}");
             close(&name, row(&weights, position), wanted_weights.row(position), 1e-5)?;
@@ -145,14 +199,25 @@ fn rounded_logits(found: &Tap, wanted: &Array, positions: &[usize], clean: &[boo
         .filter(|&(_, &position)| clean[position])
         .map(|(index, &position)| (row(found, position), wanted.row(index)))
         .collect();
-    ensure!(pairs.len() * 2 > positions.len(), "choices match at {} of {} positions only", pairs.len(), positions.len());
+    ensure!(
+        pairs.len() * 2 > positions.len(),
+        "choices match at {} of {} positions only",
+        pairs.len(),
+        positions.len()
+    );
     let (all_found, all_wanted): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
     let off = rel_rms(&all_found.concat(), &all_wanted.concat());
-    ensure!(off <= ROUNDED_REL_RMS, "logits: relative rms {off:.4} on clean positions, at most {ROUNDED_REL_RMS}");
+    ensure!(
+        off <= ROUNDED_REL_RMS,
+        "logits: relative rms {off:.4} on clean positions, at most {ROUNDED_REL_RMS}"
+    );
     let agree = pairs.iter().filter(|(a, b)| argmax(a) == argmax(b)).count() as f64 / pairs.len() as f64;
     // A single disagreement in a short case is within what rounding does.
     let short = pairs.len() < 20 && agree >= 1.0 - 1.5 / pairs.len() as f64;
-    ensure!(agree >= ROUNDED_ARGMAX || short, "the best token agrees at {agree:.3} of positions, at least {ROUNDED_ARGMAX}");
+    ensure!(
+        agree >= ROUNDED_ARGMAX || short,
+        "the best token agrees at {agree:.3} of positions, at least {ROUNDED_ARGMAX}"
+    );
     Ok(())
 }
 
@@ -170,7 +235,10 @@ pub fn greedy_case(world: &mut World, case: &Case, exact: bool) -> Result<()> {
         let forced = [&prompt[..], &new[..new.len() - 1]].concat();
         let output = one(world, &mut row, &forced, new.len())?;
         let same = output.tokens.iter().zip(&new).filter(|(a, b)| a == b).count() as f64 / new.len() as f64;
-        ensure!(same >= ROUNDED_GREEDY, "teacher-forced tokens agree at {same:.3}, at least {ROUNDED_GREEDY}");
+        ensure!(
+            same >= ROUNDED_GREEDY,
+            "teacher-forced tokens agree at {same:.3}, at least {ROUNDED_GREEDY}"
+        );
         return Ok(());
     }
     let step_logits = case.array("step_logits")?;

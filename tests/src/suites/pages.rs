@@ -11,21 +11,23 @@ use m3_abi::{Driver, Error};
 
 type Check = fn(&mut World, &[u32]) -> Result<()>;
 
-const CHECKS: [(&str, Check); 3] =
-    [("copied pages", copied), ("read and written pages", moved), ("pages poisoned with NaN before reuse", poisoned)];
+const CHECKS: [(&str, Check); 3] = [
+    ("copied pages", copied),
+    ("read and written pages", moved),
+    ("pages poisoned with NaN before reuse", poisoned),
+];
 
 pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &mut dyn FnMut(&str)) {
-    for checkpoint in ["long16", "real128"] {
+    for (checkpoint, case) in [("long16", "text_1000"), ("real128", "text_1500")] {
         for (what, check) in CHECKS {
             let name = label(setup, &format!("{what} {checkpoint}"));
             progress(&name);
-            report.record(&name, run_one(driver, setup, checkpoint, check));
+            report.check(&name, (checkpoint, case), || run_one(driver, setup, (checkpoint, case), check));
         }
     }
 }
 
-fn run_one(driver: &dyn Driver, setup: &Setup, checkpoint: &str, check: Check) -> Result<()> {
-    let case = if checkpoint == "long16" { "text_1000" } else { "text_1500" };
+fn run_one(driver: &dyn Driver, setup: &Setup, (checkpoint, case): (&str, &str), check: Check) -> Result<()> {
     let mut ids = Case::load(checkpoint, case)?.array("input_ids")?.ids();
     let mut world = open(driver, setup, checkpoint)?;
     ids.truncate(world.page_tokens() * 5 + 7);
@@ -78,7 +80,8 @@ fn poisoned(world: &mut World, ids: &[u32]) -> Result<()> {
     one(world, &mut Row::new(0), ids, 1)?;
     let wanted = world.tap("logits")?.data;
     let mut row = Row::new(1);
-    row.pages = (0..ids.len().div_ceil(world.page_tokens())).map(|_| world.take_page()).collect::<Result<_>>()?;
+    row.pages =
+        (0..ids.len().div_ceil(world.page_tokens())).map(|_| world.take_page()).collect::<Result<_>>()?;
     let pages = row.pages.clone();
     world.on_all_ranks(|rank| {
         let mut bytes = Vec::new();

@@ -34,7 +34,7 @@ fn sampling(driver: &dyn Driver, setup: &Setup) -> Result<()> {
     let mut world = open(driver, setup, "text")?;
     for (index, (temperature, top_k, top_p, min_p)) in (0..).zip(SETTINGS) {
         let bind = RowBind { temperature, top_k, top_p, min_p, seed: 77 + u64::from(index), ..greedy(index) };
-        let mut row = Row { bind, ..Row::new(index) };
+        let mut row = Row::with_settings(bind);
         let mut output = one(&mut world, &mut row, &ids, 1)?;
         for output_index in 0..4 {
             check(&mut world, &bind, &output, output_index)?;
@@ -52,8 +52,17 @@ fn check(world: &mut World, bind: &RowBind, output: &Output, output_index: u32) 
     ensure!(wanted == Ok(token), "{bind:?}, output {output_index}: {token} is sampled, not {wanted:?}");
     let log_sum = log_sum_exp(&logits);
     let logprob = logits[token as usize] - log_sum;
-    ensure!((output.logprobs[0] - logprob).abs() < 1e-4, "log-probability {}, not {logprob}", output.logprobs[0]);
-    ensure!(output.ranks[0] == rank(&logits, token), "rank {}, not {}", output.ranks[0], rank(&logits, token));
+    ensure!(
+        (output.logprobs[0] - logprob).abs() < 1e-4,
+        "log-probability {}, not {logprob}",
+        output.logprobs[0]
+    );
+    ensure!(
+        output.ranks[0] == rank(&logits, token),
+        "rank {}, not {}",
+        output.ranks[0],
+        rank(&logits, token)
+    );
     let alternatives = top(&logits, bind.num_logprobs as usize);
     let found = &output.top_ids[..alternatives.len()];
     ensure!(found == alternatives, "alternatives {found:?}, not {alternatives:?}");

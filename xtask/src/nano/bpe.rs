@@ -30,8 +30,9 @@ fn words() -> BTreeMap<Vec<usize>, usize> {
         let mut word = String::new();
         for character in line.chars() {
             let last = word.chars().last();
-            let joins = last.is_none_or(|last| last.is_alphabetic() == character.is_alphabetic() && !character.is_whitespace())
-                || (word.chars().count() == 1 && last == Some(' ') && !character.is_numeric());
+            let joins = last.is_none_or(|last| {
+                last.is_alphabetic() == character.is_alphabetic() && !character.is_whitespace()
+            }) || (word.chars().count() == 1 && last == Some(' ') && !character.is_numeric());
             if !joins || character.is_numeric() {
                 *counts.entry(bytes_of(&word)).or_default() += 1;
                 word.clear();
@@ -95,7 +96,8 @@ pub(super) fn tokenizer_json() -> Result<Vec<u8>> {
         pairs.push(json!([tokens[left], tokens[right]]));
         tokens.push(format!("{}{}", tokens[left], tokens[right]));
     }
-    let vocab: Map<String, Value> = tokens.into_iter().zip(0usize..).map(|(token, id)| (token, json!(id))).collect();
+    let vocab: Map<String, Value> =
+        tokens.into_iter().zip(0usize..).map(|(token, id)| (token, json!(id))).collect();
     ensure!(vocab.len() == FIRST_ADDED, "two merges spell the same token");
     let value = json!({
         "version": "1.0", "truncation": null, "padding": null,

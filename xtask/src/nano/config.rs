@@ -87,7 +87,9 @@ fn sparse_attention() -> Value {
 }
 
 pub(super) fn generation() -> Vec<u8> {
-    pretty(&json!({"bos_token_id": BOS, "eos_token_id": EOS, "do_sample": true, "temperature": 1.0, "top_p": 0.95}))
+    pretty(
+        &json!({"bos_token_id": BOS, "eos_token_id": EOS, "do_sample": true, "temperature": 1.0, "top_p": 0.95}),
+    )
 }
 
 pub(super) fn preprocessor() -> Vec<u8> {

@@ -39,7 +39,11 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
         let path = folder.join(name);
         if check {
             let found = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            ensure!(found == bytes, "{} differs from what the generator makes: run `cargo xtask nano`", path.display());
+            ensure!(
+                found == bytes,
+                "{} differs from what the generator makes: run `cargo xtask nano`",
+                path.display()
+            );
         } else {
             std::fs::create_dir_all(&folder)?;
             std::fs::write(&path, &bytes)?;

@@ -3,8 +3,8 @@
 //! Values come from integer arithmetic and plain additions only, so every machine makes the same bytes.
 
 use super::config::{
-    DENSE_LAYERS, DENSE_WIDTH, EXPERT_WIDTH, EXPERTS, HEAD_DIM, HEADS, HIDDEN, KV_HEADS, LAYERS, SHARED_WIDTH,
-    VISION_HIDDEN, VISION_LAYERS, VISION_WIDTH, VOCAB,
+    DENSE_LAYERS, DENSE_WIDTH, EXPERT_WIDTH, EXPERTS, HEAD_DIM, HEADS, HIDDEN, KV_HEADS, LAYERS,
+    SHARED_WIDTH, VISION_HIDDEN, VISION_LAYERS, VISION_WIDTH, VOCAB,
 };
 use anyhow::Result;
 use safetensors::{Dtype, tensor::TensorView};
@@ -137,7 +137,11 @@ fn vision(builder: &mut Builder) {
         layer_norm(builder, &format!("{prefix}.layer_norm1"));
         layer_norm(builder, &format!("{prefix}.layer_norm2"));
         for projection in ["q", "k", "v", "out"] {
-            builder.linear_with_bias(&format!("{prefix}.self_attn.{projection}_proj"), VISION_HIDDEN, VISION_HIDDEN);
+            builder.linear_with_bias(
+                &format!("{prefix}.self_attn.{projection}_proj"),
+                VISION_HIDDEN,
+                VISION_HIDDEN,
+            );
         }
         builder.linear_with_bias(&format!("{prefix}.mlp.fc1"), VISION_WIDTH, VISION_HIDDEN);
         builder.linear_with_bias(&format!("{prefix}.mlp.fc2"), VISION_HIDDEN, VISION_WIDTH);

@@ -27,7 +27,8 @@ const NOT_IN_ENGINE: [&str; 4] = ["crate::text", "super::text", "serde", "miniji
 pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
     for (name, allowed) in MAY_NAME {
         let manifest = format!("crates/{name}/Cargo.toml");
-        let text = std::fs::read_to_string(root.join(&manifest)).with_context(|| format!("cannot read {manifest}"))?;
+        let text = std::fs::read_to_string(root.join(&manifest))
+            .with_context(|| format!("cannot read {manifest}"))?;
         crate_names(&manifest, &text, allowed, findings);
         if *name == "m3-abi" {
             abi_dependencies(&manifest, &text, findings);
@@ -73,7 +74,10 @@ fn abi_dependencies(manifest: &str, text: &str, findings: &mut Vec<Finding>) {
 fn engine_text(path: &str, text: &str, findings: &mut Vec<Finding>) {
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
         for word in NOT_IN_ENGINE.iter().filter(|word| line.contains(*word)) {
-            findings.push(format!("{path}:{}: the engine knows neither text nor JSON, yet names `{word}`", number + 1));
+            findings.push(format!(
+                "{path}:{}: the engine knows neither text nor JSON, yet names `{word}`",
+                number + 1
+            ));
         }
     }
 }

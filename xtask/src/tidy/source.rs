@@ -11,18 +11,19 @@ const FORBIDDEN_MODULES: [&str; 5] = ["utils", "helpers", "common", "manager", "
 
 /// Assembled so that this file does not break its own rule.
 fn leftovers() -> [String; 5] {
-    ["todo!", "unimplemented!", "FIX", "XX", "#[ign"]
-        .map(|word| match word {
-            "FIX" => "FIXME".to_owned(),
-            "XX" => "XXX".to_owned(),
-            "#[ign" => format!("{word}ore"),
-            macro_name => format!("{macro_name}("),
-        })
+    ["todo!", "unimplemented!", "FIX", "XX", "#[ign"].map(|word| match word {
+        "FIX" => "FIXME".to_owned(),
+        "XX" => "XXX".to_owned(),
+        "#[ign" => format!("{word}ore"),
+        macro_name => format!("{macro_name}("),
+    })
 }
 
 pub(super) fn check(path: &str, text: &str, size_waived: bool, findings: &mut Vec<Finding>) {
     if !text.starts_with("//!") {
-        findings.push(format!("{path}:1: a file opens with a `//!` paragraph: what it is for and what it is not"));
+        findings.push(format!(
+            "{path}:1: a file opens with a `//!` paragraph: what it is for and what it is not"
+        ));
     }
     names(path, findings);
     for (number, line) in text.lines().enumerate() {
@@ -67,18 +68,22 @@ impl Sizes<'_> {
         let name = &signature.ident;
         if lines > MOST_FUNCTION_LINES && !self.waived {
             let path = self.path;
-            self.findings.push(format!("{path}:{first}: `{name}` has {lines} lines; at most {MOST_FUNCTION_LINES}"));
+            self.findings
+                .push(format!("{path}:{first}: `{name}` has {lines} lines; at most {MOST_FUNCTION_LINES}"));
         }
         if arguments > MOST_ARGUMENTS && signature.abi.is_none() && !self.waived {
             let path = self.path;
-            self.findings.push(format!("{path}:{first}: `{name}` takes {arguments} arguments; at most {MOST_ARGUMENTS}"));
+            self.findings.push(format!(
+                "{path}:{first}: `{name}` takes {arguments} arguments; at most {MOST_ARGUMENTS}"
+            ));
         }
     }
 }
 
 fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg") && matches!(&attribute.meta, syn::Meta::List(list) if list.tokens.to_string() == "test")
+        attribute.path().is_ident("cfg")
+            && matches!(&attribute.meta, syn::Meta::List(list) if list.tokens.to_string() == "test")
     })
 }
 
