@@ -66,6 +66,11 @@ enum Task {
         /// `cpu`
         what: String,
     },
+    /// Run the engine's simulation for as many worlds of a hundred random requests each.
+    Soak {
+        #[arg(long, default_value_t = 10_000)]
+        worlds: u64,
+    },
     /// Remake the bundled miniature model.
     Nano {
         /// Only compare with the committed files.
@@ -91,6 +96,7 @@ fn main() -> Result<()> {
         Task::Build { backend, release } => build::run(&root, &backend, release),
         Task::Goldens => goldens::run(&root),
         Task::Bench { what } => bench::run(&root, &what),
+        Task::Soak { worlds } => test::soak(&root, worlds),
         Task::Nano { check } => nano::run(&root, check),
     }
 }

@@ -22,6 +22,18 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])
 }
 
+/// The simulation of the engine, for longer than a test may take.
+pub(crate) fn soak(root: &Path, worlds: u64) -> Result<()> {
+    println!("{worlds} worlds of 100 requests");
+    let status = Command::new("cargo")
+        .args(["test", "--release", "--package", "m3-core", "--test", "simulation"])
+        .env("M3_SIMULATION_WORLDS", worlds.to_string())
+        .current_dir(root)
+        .status()?;
+    ensure!(status.success(), "the simulation failed");
+    Ok(())
+}
+
 /// The official client against `m3 serve` on the bundled model.
 fn openai_client(root: &Path) -> Result<()> {
     let scripts = root.join("crates/m3-server/tests/python");

@@ -9,14 +9,10 @@ const MOST_FUNCTION_LINES: usize = 80;
 const MOST_ARGUMENTS: usize = 6;
 const FORBIDDEN_MODULES: [&str; 5] = ["utils", "helpers", "common", "manager", "misc"];
 
-/// Assembled so that this file does not break its own rule.
+/// Written in halves so that this file does not break its own rule.
 fn leftovers() -> [String; 5] {
-    ["todo!", "unimplemented!", "FIX", "XX", "#[ign"].map(|word| match word {
-        "FIX" => "FIXME".to_owned(),
-        "XX" => "XXX".to_owned(),
-        "#[ign" => format!("{word}ore"),
-        macro_name => format!("{macro_name}("),
-    })
+    [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X"), ("#[ign", "ore")]
+        .map(|(head, tail)| format!("{head}{tail}"))
 }
 
 pub(super) fn check(path: &str, text: &str, size_waived: bool, findings: &mut Vec<Finding>) {
