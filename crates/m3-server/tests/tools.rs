@@ -1,11 +1,13 @@
 //! The command-line tools as a user runs them: the real program, standard input and output.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod support;
+
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use support::shared_data;
 
 fn bundled() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/m3-nano").to_owned()
@@ -30,18 +32,6 @@ fn lines(args: &[&str], input: &[Value]) -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// The folder of test data that is not part of the repository; says loudly when it is not there.
-fn shared_data() -> Option<PathBuf> {
-    let workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| workspace.join("../shared"), PathBuf::from);
-    let data = shared.join("data");
-    if data.is_dir() {
-        return Some(data);
-    }
-    eprintln!("SKIPPED: no test data at {}; set M3_SHARED", data.display());
-    None
 }
 
 #[test]

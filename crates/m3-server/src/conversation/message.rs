@@ -224,9 +224,13 @@ fn read_assistant(turn: &mut Turn, message: &Map<String, Value>, path: &str) -> 
     Ok(())
 }
 
+/// `{"id", "function": {"name", "arguments"}}`, or the inner object without its wrapper, as some clients send it.
 fn read_call(call: &Value, path: &str) -> Result<Call, ApiError> {
     let function_path = format!("{path}.function");
-    let object = call.as_object().and_then(|call| Some((call, call.get("function")?.as_object()?)));
+    let object = call.as_object().and_then(|call| match call.get("function") {
+        Some(function) => Some((call, function.as_object()?)),
+        None => call.contains_key("name").then_some((call, call)),
+    });
     let Some((call, function)) = object else {
         return Err(ApiError::invalid(&function_path, format!("{function_path} must be an object")));
     };

@@ -4,7 +4,8 @@ use super::message::{Call, Role, Turn};
 use crate::error::ApiError;
 
 /// Checks that every call is answered once and puts results into the order of their calls.
-/// Calls of the very last message need no answers; calls without ids are taken in order, unchecked.
+/// Calls of the very last message need no answers. Calls without ids are taken in order, unchecked; results without
+/// ids are taken in order when there is one for each call.
 pub(super) fn pair(turns: Vec<Turn>) -> Result<Vec<Turn>, ApiError> {
     let mut paired = Vec::with_capacity(turns.len());
     let mut rest = turns.into_iter().peekable();
@@ -24,7 +25,9 @@ pub(super) fn pair(turns: Vec<Turn>) -> Result<Vec<Turn>, ApiError> {
             results.push(result);
         }
         let is_last = results.is_empty() && rest.peek().is_none();
-        if !is_last && turn.calls.iter().all(|call| call.id.is_some()) {
+        let in_order =
+            results.len() == turn.calls.len() && results.iter().all(|result| result.call_id.is_none());
+        if !is_last && !in_order && turn.calls.iter().all(|call| call.id.is_some()) {
             results = in_call_order(&turn, results)?;
         }
         paired.push(turn);

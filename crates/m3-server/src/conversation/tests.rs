@@ -105,7 +105,19 @@ fn calls_and_results_that_do_not_match_are_refused_by_id() {
 }
 
 #[test]
-fn calls_without_ids_skip_the_check() {
+fn calls_or_results_without_ids_are_taken_in_order() {
+    let bare = json!({"name": "f", "arguments": {"a": 1}});
+    let turns = good(json!([{"role": "assistant", "tool_calls": [bare]}, {"role": "tool", "content": "r"}]));
+    assert_eq!(turns[0]["tool_calls"][0]["function"], bare);
+    let two = json!({"role": "assistant", "tool_calls": [call("c1"), call("c2")]});
+    let without = |text: &str| json!({"role": "tool", "content": text});
+    let turns = good(json!([two, without("first"), without("second")]));
+    assert_eq!((&turns[1]["content"], &turns[2]["content"]), (&json!("first"), &json!("second")));
+    assert_eq!(refused(json!([two, without("first")])).0, "messages[1].tool_call_id");
+    assert_eq!(
+        refused(json!([two, result("c1", json!("")), without("second")])).0,
+        "messages[2].tool_call_id"
+    );
     let bare = json!({"function": {"name": "f", "arguments": "{}"}});
     good(json!([{"role": "assistant", "tool_calls": [bare]}, {"role": "tool", "content": "r"}]));
 }
