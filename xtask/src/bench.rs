@@ -1,5 +1,99 @@
-//! `cargo xtask bench`.
-use std::path::Path;
-pub(crate) fn run(_root: &Path, what: &str) -> anyhow::Result<()> {
-    anyhow::bail!("no benchmark is called `{what}`")
+//! `cargo xtask bench WHAT`: measures on this machine, prints, and records JSON under `bench/` with device, date and
+//! command. Never part of CI: machines are noisy.
+
+use crate::process::{cargo, works};
+use anyhow::{Context, Result, anyhow, bail};
+use m3_core::text::tokenizer::Tokenizer;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
+    if cfg!(debug_assertions) {
+        // Figures of a debug build mean nothing.
+        return cargo(root, &["run", "--release", "--package", "xtask", "--", "bench", what]);
+    }
+    let result = match what {
+        "cpu" => cpu()?,
+        "tokenizer" => tokenizer(root)?,
+        other => bail!("no benchmark is called `{other}`; there are cpu and tokenizer"),
+    };
+    record(root, what, &result)
+}
+
+fn cpu() -> Result<Value> {
+    let report =
+        backend_cpu::bench::run(&backend_cpu::bench::Options::default(), &mut |line| println!("{line}"))
+            .map_err(|error| anyhow!("{error}"))?;
+    Ok(serde_json::to_value(report)?)
+}
+
+/// Encoding text that the tokenizer has not seen, on one fresh thread per corpus.
+fn tokenizer(root: &Path) -> Result<Value> {
+    let shared = std::env::var_os("M3_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
+    let path = shared.join("data/tokenizer.reconstructed.json");
+    let begun = Instant::now();
+    let tokenizer = Tokenizer::from_file(&path)
+        .with_context(|| format!("the released vocabulary, {}", path.display()))?;
+    let load_s = begun.elapsed().as_secs_f64();
+    let mut rows = Vec::new();
+    for (name, texts) in
+        [("rust", sources(root, "rs")?), ("markdown", sources(root, "md")?), ("chinese", vec![chinese()])]
+    {
+        let bytes: usize = texts.iter().map(String::len).sum();
+        let work = || -> Result<(f64, usize)> {
+            let begun = Instant::now();
+            let mut tokens = 0;
+            for text in &texts {
+                tokens += tokenizer.encode_ordinary(text)?.len();
+            }
+            Ok((begun.elapsed().as_secs_f64(), tokens))
+        };
+        let (seconds, tokens) = std::thread::scope(|scope| scope.spawn(work).join())
+            .map_err(|_| anyhow!("the encoding thread panicked"))??;
+        let rate = bytes as f64 / 1e6 / seconds;
+        println!("{name:>10}: {bytes} bytes, {tokens} tokens, {rate:.1} MB/s cold");
+        rows.push(json!({"corpus": name, "bytes": bytes, "tokens": tokens, "cold_mb_per_s": rate}));
+    }
+    Ok(json!({"load_s": load_s, "corpora": rows}))
+}
+
+fn sources(root: &Path, extension: &str) -> Result<Vec<String>> {
+    crate::tidy::files(root, extension)?.iter().map(|path| Ok(std::fs::read_to_string(path)?)).collect()
+}
+
+/// A megabyte of sentences of common characters in a fixed disorder.
+fn chinese() -> String {
+    let characters: Vec<char> = "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面公同三已老从动两长".chars().collect();
+    let mut state = 7u64;
+    let mut text = String::new();
+    while text.len() < 1_000_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push(characters[(state >> 33) as usize % characters.len()]);
+        if (state >> 20).is_multiple_of(14) {
+            text.push('。');
+        }
+    }
+    text
+}
+
+fn record(root: &Path, what: &str, result: &Value) -> Result<()> {
+    let machine = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = machine.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    let date = if works("date", &["--version"]) {
+        String::from_utf8(Command::new("date").arg("+%Y-%m-%d").output()?.stdout)?.trim().to_owned()
+    } else {
+        "unknown".to_owned()
+    };
+    let threads = std::thread::available_parallelism()?.get();
+    let whole = json!({
+        "command": format!("cargo xtask bench {what}"), "date": date,
+        "device": format!("{} ({threads} threads)", model.trim_start_matches([':', '\t', ' '])), "result": result,
+    });
+    let path = root.join("bench").join(format!("{what}.json"));
+    std::fs::create_dir_all(root.join("bench"))?;
+    std::fs::write(&path, serde_json::to_string_pretty(&whole)? + "\n")?;
+    println!("recorded in {}", path.display());
+    Ok(())
 }

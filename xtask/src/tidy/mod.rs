@@ -36,7 +36,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
 }
 
 /// Files with this extension, build output and hidden folders aside, in a fixed order.
-fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
