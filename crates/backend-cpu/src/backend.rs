@@ -95,6 +95,7 @@ fn check(request: &OpenRequest) -> Result<Precision> {
     if request.device != 0 {
         return unsupported(format!("device {}: this machine is one device, 0", request.device));
     }
+    // OPEN_PACK_WEIGHTS asks for a packed copy where that is faster: with kernels that stream rows it is nowhere.
     if request.flags & !(OPEN_SOLO | OPEN_TAPS | OPEN_PACK_WEIGHTS) != 0 {
         return unsupported(format!("unknown open flags {:#x}", request.flags));
     }
@@ -245,11 +246,6 @@ impl Backend for CpuBackend {
                 return self.out_of_order("ready");
             }
         };
-        let mut store = store;
-        if self.request.flags & OPEN_PACK_WEIGHTS != 0 && self.precision == Precision::Bf16 {
-            // In float32 no kernel takes packed weights.
-            store.pack(self.kernels);
-        }
         let model = Model::resolve(&self.config, &self.plan, self.request.rank as usize, store)?;
         let request = &self.request;
         let sizes = Sizes::new(&model.plan, request.max_step_tokens as usize, request.max_rows as usize);

@@ -60,8 +60,6 @@ pub struct ModelReport {
     pub weights: String,
     /// Activations: `float32` or `bfloat16`.
     pub dtype: String,
-    /// Whether a packed copy of the weights was kept.
-    pub packed: bool,
     pub weight_bytes: u64,
     pub prefill_tokens: usize,
     pub prefill: Rate,
@@ -98,13 +96,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report> 
     let limits = pool.install(|| Limits::measure(kernels));
     drop(pool);
     let mut models = Vec::new();
-    for (format, is_bf16, packed) in [
-        (Format::Bf16, true, false),
-        (Format::Bf16, true, true),
-        (Format::Mxfp8, true, false),
-        (Format::Bf16, false, false),
-    ] {
-        let bench = Bench { format, is_bf16, packed, num_threads };
+    for (format, is_bf16) in [(Format::Bf16, true), (Format::Mxfp8, true), (Format::Bf16, false)] {
+        let bench = Bench { format, is_bf16, num_threads };
         progress(&bench.name());
         models.push(bench.measure(options, &limits)?);
     }

@@ -44,9 +44,7 @@ impl CpuDriver {
     fn paths(&self) -> String {
         let isa = self.kernels.isa().name();
         let gemm = match self.kernels.isa() {
-            Isa::Avx512Bf16 => {
-                "bf16 dot product on bf16 and MXFP8 weights in place, tiles packed from 32 rows on"
-            }
+            Isa::Avx512Bf16 => "bf16 dot product on bf16 and MXFP8 weights in place",
             _ => "bf16 and MXFP8 weights widened to f32 in registers",
         };
         let lines = [

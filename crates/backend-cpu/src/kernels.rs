@@ -3,6 +3,10 @@
 //! [`Kernels`] is chosen once and passed around; nothing here knows layers, steps or ranks.
 
 #![expect(unsafe_code, reason = "SIMD intrinsics and output pointers that tasks share by disjoint columns")]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "tiles are arrays of registers, indexed by constants once unrolled"
+)]
 
 pub mod attention;
 pub mod convert;
@@ -66,10 +70,13 @@ macro_rules! scratch {
         /// Lends this thread's scratch of `len` values; it grows to the largest request and stays. Not re-entrant.
         pub(crate) fn $name<R>(len: usize, work: impl FnOnce(&mut [$type]) -> R) -> R {
             $cell.with_borrow_mut(|scratch| {
-                if scratch.len() < len {
-                    scratch.resize(len, Default::default());
+                // Room to start at a cache line.
+                let spare = 64 / size_of::<$type>();
+                if scratch.len() < len + spare {
+                    scratch.resize(len + spare, Default::default());
                 }
-                work(&mut scratch[..len])
+                let start = scratch.as_ptr().align_offset(64).min(spare);
+                work(&mut scratch[start..start + len])
             })
         }
     };
@@ -80,4 +87,3 @@ scratch!(with_task_scratch, TASK_SCRATCH, f32);
 // For the kernels themselves.
 scratch!(with_scratch_f32, SCRATCH_F32, f32);
 scratch!(with_scratch_u16, SCRATCH_U16, u16);
-scratch!(with_scratch_u32, SCRATCH_U32, u32);

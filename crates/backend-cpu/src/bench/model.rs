@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use m3_abi::types::{DTYPE_BF16, DTYPE_F32, NONE, OPEN_PACK_WEIGHTS, PageAppend, RowBind, Seq};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32, NONE, PageAppend, RowBind, Seq};
 use m3_abi::{Backend, OpenRequest, Output, Result, Step, TensorView};
 use m3_model::checkpoint::row_major_strides;
 use m3_model::config::{AttentionKind, FfnKind, ModelConfig, TextConfig};
@@ -41,7 +41,6 @@ const CONFIG: &str = r#"{
 pub(super) struct Bench {
     pub(super) format: Format,
     pub(super) is_bf16: bool,
-    pub(super) packed: bool,
     pub(super) num_threads: usize,
 }
 
@@ -61,8 +60,7 @@ struct Session {
 
 impl Bench {
     pub(super) fn name(&self) -> String {
-        let packed = if self.packed { ", packed" } else { "" };
-        format!("{} weights, {} activations{packed}", self.weights(), self.dtype())
+        format!("{} weights, {} activations", self.weights(), self.dtype())
     }
 
     fn weights(&self) -> &'static str {
@@ -103,7 +101,6 @@ impl Bench {
         Ok(ModelReport {
             weights: self.weights().to_owned(),
             dtype: self.dtype().to_owned(),
-            packed: self.packed,
             weight_bytes,
             prefill_tokens: tokens,
             prefill,
@@ -116,7 +113,6 @@ impl Bench {
         let longest = options.prefill_tokens.max(options.context) + options.repeats + 1;
         let dtype = if self.is_bf16 { DTYPE_BF16 } else { DTYPE_F32 };
         let request = OpenRequest {
-            flags: if self.packed { OPEN_PACK_WEIGHTS } else { 0 },
             tp: 1,
             ep: 1,
             dtype,
@@ -299,7 +295,7 @@ mod tests {
     #[test]
     fn bytes_of_a_decode_step_are_those_of_the_tensors_it_reads() {
         let text = backend::plan(CONFIG.as_bytes(), 1, 1).unwrap().0.text;
-        let bench = Bench { format: Format::Bf16, is_bf16: true, packed: false, num_threads: 1 };
+        let bench = Bench { format: Format::Bf16, is_bf16: true, num_threads: 1 };
         let cost = bench.cost(&text, 1, 1, 0);
         let attention = 5.0 * 3072.0 * (2.0 * 4096.0 + 1024.0) + 2.0 * 3072.0 * 640.0;
         let mlps = 3.0 * 3.0 * 3072.0 * 6144.0 + 2.0 * 5.0 * 3.0 * 3072.0 * 1536.0;

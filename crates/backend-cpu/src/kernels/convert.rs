@@ -54,7 +54,7 @@ mod tests {
         for bits in (0..u32::MAX).step_by(65_521) {
             let value = f32::from_bits(bits);
             let expected = half::bf16::from_f32(value);
-            assert_eq!(f32_to_bf16(value).eq(&expected.to_bits()), true, "{value}");
+            assert_eq!(f32_to_bf16(value), expected.to_bits(), "{value}");
         }
     }
 }

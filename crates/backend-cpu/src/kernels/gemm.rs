@@ -3,13 +3,12 @@
 //! The kernels are dot products along rows of `W`: a register tile takes a few rows of `W` and a few of `x`, both
 //! contiguous, so nothing has to be repacked, a single token streams the weights at memory speed and a batch reuses each
 //! row from cache. Work is split by columns of `y` (rows of `W`); a task never shares an output element, so results
-//! do not depend on the number of threads. [`pack`] holds the other shape, for prefill.
+//! do not depend on the number of threads. With many rows the task goes through them in blocks that stay in the second
+//! cache ([`Tile::for_blocks`]). Packing weights into broadcast order was measured and was never faster, so there is none.
 
 mod dot;
 #[cfg(target_arch = "x86_64")]
 mod dot_bf16;
-#[cfg(target_arch = "x86_64")]
-mod pack;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +86,30 @@ pub(crate) struct Tile<'a> {
     pub(crate) out_stride: usize,
 }
 
+/// Columns of `y` that are finished before the next ones: their weights stay in the second cache for all rows.
+const COLUMN_GROUP: usize = 16;
+/// Bytes of activations that stay in the second cache beside them.
+const ROW_BLOCK_BYTES: usize = 384 * 1024;
+
+impl Tile<'_> {
+    /// Hands out the tile whole when its activations fit the cache, else cut into column groups and row blocks.
+    #[inline(always)]
+    fn for_blocks(&self, value_bytes: usize, mut work: impl FnMut(&Tile<'_>)) {
+        // A multiple of every register tile's rows.
+        let block = (ROW_BLOCK_BYTES / (self.w.cols * value_bytes)).next_multiple_of(12).max(12);
+        if self.x.len <= block {
+            return work(self);
+        }
+        for first in (self.first..self.last).step_by(COLUMN_GROUP) {
+            for m in (0..self.x.len).step_by(block) {
+                let x = self.x.range(m, (m + block).min(self.x.len));
+                let out = self.out.wrapping_add(m * self.out_stride + first - self.first);
+                work(&Tile { x, first, last: (first + COLUMN_GROUP).min(self.last), out, ..*self });
+            }
+        }
+    }
+}
+
 impl Kernels {
     /// `out[m, n] = x[m] . w[n]`, `out` is `[x.len, w.rows]`; all threads of the current pool take part.
     pub fn gemm(&self, x: Rows<'_>, w: &Matrix, out: &mut [f32]) {
@@ -138,24 +161,14 @@ impl Kernels {
         }
     }
 
-    /// The weights as the packed path wants them, whole, for [`Matrix`]'s `packed`; `None` where no kernel would use it.
-    pub(crate) fn packed_copy(&self, w: &Matrix) -> Option<Vec<u32>> {
-        #[cfg(target_arch = "x86_64")]
-        if self.isa == Isa::Avx512Bf16 && w.format != Format::F32 {
-            // SAFETY: the ISA was checked when `Kernels` was made.
-            return Some(unsafe { pack::whole(w) });
-        }
-        None
-    }
-
     /// Columns of `y` that a task takes: about eight tasks a thread, but never so little work that waking a thread
     /// costs more than it saves.
     pub(crate) fn columns_per_task(&self, num_rows: usize, w: &Matrix) -> usize {
         const SMALLEST_TASK_MACS: usize = 128 * 1024;
         let tasks = rayon::current_num_threads() * 8;
         let least = SMALLEST_TASK_MACS.div_ceil((num_rows * w.cols).max(1));
-        // The packed path packs its rows once a task: more columns spread that over more work.
-        let step = if num_rows < 32 { 32 } else { 128 };
+        // Whole column groups, so that a block of rows is used often enough once it is in cache.
+        let step = if num_rows < 32 { 32 } else { 2 * COLUMN_GROUP };
         w.rows.div_ceil(tasks).max(least).next_multiple_of(step)
     }
 
@@ -170,13 +183,7 @@ impl Kernels {
             && tile.w.format != Format::F32
         {
             // SAFETY: the ISA was checked when `Kernels` was made; the rest is the caller's promise.
-            return unsafe {
-                if tile.x.len >= pack::LEAST_ROWS {
-                    pack::tile(tile, bits);
-                } else {
-                    dot_bf16::tile(tile, bits);
-                }
-            };
+            return unsafe { dot_bf16::tile(tile, bits) };
         }
         // SAFETY: as above.
         unsafe { dot::tile(self.isa, tile) }

@@ -30,8 +30,6 @@ pub struct Matrix {
     pub(crate) scale_stride: usize,
     /// Values of the first group that lie before the first column (a cut inside a group).
     pub(crate) group_offset: usize,
-    /// The same values packed for prefill as `gemm::pack` wants them; null unless asked for.
-    pub(crate) packed: *const u32,
 }
 
 // SAFETY: weights are never written after `ready`, and whoever makes a view promises that the bytes outlive it.
@@ -92,7 +90,6 @@ impl Matrix {
             scale: std::ptr::null(),
             scale_stride: 0,
             group_offset: 0,
-            packed: std::ptr::null(),
         }
     }
 

@@ -23,6 +23,23 @@ fn state(memory: &mut [f32], heads: usize) -> State<'_> {
     State { max, sum, acc }
 }
 
+/// One layer's attention over one step.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    layer: usize,
+    batch: &'a Batch,
+    group: Group,
+}
+
+/// Some pages of a token for one KV head.
+#[derive(Clone, Copy)]
+struct Run {
+    token: usize,
+    kv_head: usize,
+    /// Counts runs of this token and head.
+    index: usize,
+}
+
 /// Sizes of one KV head's work.
 #[derive(Clone, Copy)]
 struct Group {
@@ -45,15 +62,16 @@ impl CpuOps {
         let (sizes, dim) = (self.work.sizes, self.config.head_dim);
         let shape = KvShape { format: self.pool.format(), page_tokens: self.pool.page_tokens(), dim };
         let group = Group { heads: sizes.heads / sizes.kv_heads, shape, is_sparse };
+        let job = Job { layer, batch, group };
         let mut attended = std::mem::replace(&mut self.work.attended, crate::buffer::Buffer::empty());
         let mut partial = std::mem::take(&mut self.work.partial);
         attended.reset(batch.num_tokens() * sizes.heads * dim);
         let longest = batch.positions.iter().copied().max().unwrap_or(0) as usize / shape.page_tokens + 1;
         let units = batch.num_tokens() * sizes.kv_heads;
         if units < rayon::current_num_threads() * 2 && longest > RUN_PAGES && !is_sparse {
-            self.share_runs(layer, batch, group, (&mut attended.values, &mut partial));
+            self.share_runs(job, &mut attended.values, &mut partial);
         } else {
-            self.whole_units(layer, batch, group, &mut attended.values);
+            self.whole_units(job, &mut attended.values);
         }
         if !attended.bits.is_empty() {
             let width = sizes.heads * dim;
@@ -65,7 +83,7 @@ impl CpuOps {
     }
 
     /// Runs of a token (one per KV head when sparse).
-    fn num_runs(&self, batch: &Batch, token: usize, kv_head: usize, group: Group) -> usize {
+    fn num_runs(&self, Job { batch, group, .. }: Job<'_>, token: usize, kv_head: usize) -> usize {
         let pages = if group.is_sparse {
             self.work.num_chosen[token * self.work.sizes.index_heads + kv_head] as usize
         } else {
@@ -75,7 +93,8 @@ impl CpuOps {
     }
 
     /// Every (token, KV head) is a task that does all of its runs.
-    fn whole_units(&self, layer: usize, batch: &Batch, group: Group, attended: &mut [f32]) {
+    fn whole_units(&self, job: Job<'_>, attended: &mut [f32]) {
+        let group = job.group;
         let (kv_heads, width) = (self.work.sizes.kv_heads, group.heads * group.shape.dim);
         attended.par_chunks_mut(width).enumerate().for_each(|(unit, out)| {
             let (token, kv_head) = (unit / kv_heads, unit % kv_heads);
@@ -83,11 +102,10 @@ impl CpuOps {
                 let (total, rest) = scratch.split_at_mut(group.state_len());
                 let (run, scores) = rest.split_at_mut(group.state_len());
                 let mut total = state(total, group.heads);
-                let unit = (token, kv_head);
-                self.attend_run(layer, batch, (unit, 0), group, scores, &mut total);
-                for index in 1..self.num_runs(batch, token, kv_head, group) {
+                self.attend_run(job, Run { token, kv_head, index: 0 }, scores, &mut total);
+                for index in 1..self.num_runs(job, token, kv_head) {
                     let mut run = state(run, group.heads);
-                    self.attend_run(layer, batch, (unit, index), group, scores, &mut run);
+                    self.attend_run(job, Run { token, kv_head, index }, scores, &mut run);
                     total.merge(&run, group.shape.dim);
                 }
                 total.finish(group.shape.dim);
@@ -97,22 +115,23 @@ impl CpuOps {
     }
 
     /// Every run is a task; states are merged afterwards.
-    fn share_runs(&self, layer: usize, batch: &Batch, group: Group, memory: (&mut [f32], &mut Vec<f32>)) {
-        let (attended, partial) = memory;
+    fn share_runs(&self, job: Job<'_>, attended: &mut [f32], partial: &mut Vec<f32>) {
+        let group = job.group;
         let (kv_heads, len) = (self.work.sizes.kv_heads, group.state_len());
-        let units = batch.num_tokens() * kv_heads;
+        let units = job.batch.num_tokens() * kv_heads;
         let mut runs = Vec::new();
         let mut first_run = Vec::with_capacity(units + 1);
         for unit in 0..units {
             first_run.push(runs.len());
-            let unit = (unit / kv_heads, unit % kv_heads);
-            runs.extend((0..self.num_runs(batch, unit.0, unit.1, group)).map(|index| (unit, index)));
+            let (token, kv_head) = (unit / kv_heads, unit % kv_heads);
+            let indices = 0..self.num_runs(job, token, kv_head);
+            runs.extend(indices.map(|index| Run { token, kv_head, index }));
         }
         first_run.push(runs.len());
         partial.resize(runs.len() * len, 0.0);
         partial.par_chunks_mut(len).zip(&runs).with_max_len(1).for_each(|(memory, &run)| {
             with_task_scratch(group.heads * group.shape.page_tokens, |scores| {
-                self.attend_run(layer, batch, run, group, scores, &mut state(memory, group.heads));
+                self.attend_run(job, run, scores, &mut state(memory, group.heads));
             });
         });
         let states = SendPtr(partial.as_mut_ptr());
@@ -132,16 +151,9 @@ impl CpuOps {
         });
     }
 
-    /// Run `index` of a (token, KV head).
-    fn attend_run(
-        &self,
-        layer: usize,
-        batch: &Batch,
-        ((token, kv_head), index): ((usize, usize), usize),
-        group: Group,
-        scores: &mut [f32],
-        state: &mut State<'_>,
-    ) {
+    fn attend_run(&self, job: Job<'_>, run: Run, scores: &mut [f32], state: &mut State<'_>) {
+        let Job { layer, batch, group } = job;
+        let Run { token, kv_head, index } = run;
         let (sizes, shape) = (self.work.sizes, group.shape);
         let position = batch.positions[token] as usize;
         let pages = batch.pages_of(&batch.seqs[batch.seq_of[token] as usize]);

@@ -74,9 +74,9 @@ impl CpuOps {
         let last_page = self.num_blocks(last_position as u32).min(task.first_page + TASK_PAGES);
         let pages = batch.pages_of(task.seq);
         with_task_scratch(count * heads * block, |dots| {
-            for page in task.first_page..last_page {
+            for (page, &page_id) in pages.iter().enumerate().take(last_page).skip(task.first_page) {
                 let visible = block.min(last_position + 1 - page * block);
-                let keys = self.pool.index_keys(layer, pages[page]);
+                let keys = self.pool.index_keys(layer, page_id);
                 // SAFETY: the page holds `block` keys; this step's keys were written by the operation before.
                 unsafe { self.kernels.index_dots(queries, self.pool.format(), keys, visible, dots) };
                 for row in 0..count * heads {

@@ -6,7 +6,6 @@ use m3_abi::types::{FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8};
 use m3_abi::{Error, Result, TensorView};
 use rayon::prelude::*;
 
-use crate::kernels::Kernels;
 use crate::kernels::convert::f32_to_bf16;
 use crate::kernels::matrix::{Format, GROUP, Matrix};
 
@@ -14,7 +13,7 @@ use crate::kernels::matrix::{Format, GROUP, Matrix};
 #[derive(Default)]
 pub(crate) struct Store {
     tensors: HashMap<String, Matrix>,
-    /// Memory of synthetic tensors and packed copies, in words so that every format is aligned.
+    /// Memory of synthetic tensors, in words so that every format is aligned.
     owned: Vec<Vec<u32>>,
     bytes: u64,
 }
@@ -78,7 +77,6 @@ impl Store {
             scale: tensor.scale,
             scale_stride: tensor.scale_stride as usize,
             group_offset: tensor.group_offset as usize,
-            packed: std::ptr::null(),
         };
         if tensor.data.is_null() {
             self.synthesise(&mut view, tensor.seed);
@@ -106,20 +104,6 @@ impl Store {
             let scales = vec![u32::from_ne_bytes([exponent; 4]); (view.rows * view.scale_stride).div_ceil(4)];
             view.scale = scales.as_ptr().cast();
             self.owned.push(scales);
-        }
-    }
-
-    /// Makes the packed copies that `kernels` would use of every linear but the embedding.
-    pub(crate) fn pack(&mut self, kernels: Kernels) {
-        for (name, matrix) in &mut self.tensors {
-            if matrix.rows() == 1 || name.ends_with("embed_tokens.weight") {
-                continue;
-            }
-            if let Some(copy) = kernels.packed_copy(matrix) {
-                matrix.packed = copy.as_ptr();
-                self.bytes += copy.len() as u64 * 4;
-                self.owned.push(copy);
-            }
         }
     }
 

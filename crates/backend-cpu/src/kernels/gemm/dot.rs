@@ -236,6 +236,13 @@ unsafe fn avx2(tile: &Tile<'_>) {
 /// # Safety
 /// As for `Kernels::gemm_tile`; the CPU has `isa`.
 pub(super) unsafe fn tile(isa: Isa, tile: &Tile<'_>) {
+    // SAFETY: the caller's promise; blocks lie inside the tile.
+    tile.for_blocks(4, |block| unsafe { run(isa, block) });
+}
+
+/// # Safety
+/// As for [`tile`].
+unsafe fn run(isa: Isa, tile: &Tile<'_>) {
     // SAFETY: the caller's promise.
     unsafe {
         match isa {

@@ -2,19 +2,20 @@
 //!
 //! bf16 weights go straight from memory into the instruction. MXFP8 weights are decoded to bf16 in registers by two
 //! 128-entry byte tables (exact, e4m3 subnormals included, which the instruction would flush if they were bf16 subnormals),
-//! and each group's partial product is scaled in f32; with more than a few rows of activations a strip of weights is
+//! and each group's partial product is scaled in f32; with more than a few rows of activations a group of columns is
 //! decoded once into a thread's scratch instead. Bound: memory; x and a strip of W stay in L1/L2.
 
 use std::arch::x86_64::*;
 
-use super::super::convert::e8m0_to_f32;
-use super::super::lanes::{Avx512, Lanes};
+use super::super::convert::{bf16_to_f32, e8m0_to_f32, f32_to_bf16};
 use super::super::matrix::{Format, GROUP, Matrix};
 use super::super::with_scratch_u16;
-use super::Tile;
+use super::{COLUMN_GROUP, Tile};
 
 /// Rows of activations up to which decoding MXFP8 in registers is cheaper than through scratch.
 const DIRECT_ROWS: usize = 4;
+/// Rows of activations from which bf16 weights too are gathered in scratch.
+const COPY_ROWS: usize = 24;
 const STRIP: usize = 4;
 
 #[inline(always)]
@@ -34,6 +35,7 @@ unsafe fn bf16_tile<const M: usize, const N: usize>(
     x: [*const u16; M],
     w: [*const u16; N],
     width: usize,
+    ahead: usize,
 ) -> [[f32; N]; M] {
     // SAFETY: rows of `width` elements and the instruction set, promised by the caller.
     unsafe {
@@ -41,6 +43,11 @@ unsafe fn bf16_tile<const M: usize, const N: usize>(
         let whole = width / 32 * 32;
         let mut col = 0;
         while col < whole {
+            if ahead > 0 {
+                for row in w {
+                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(col + ahead).cast());
+                }
+            }
             let mut wide = [load(w[0].add(col)); N];
             for n in 1..N {
                 wide[n] = load(w[n].add(col));
@@ -152,6 +159,7 @@ unsafe fn mxfp8_tile<const M: usize, const N: usize>(
     x: [*const u16; M],
     w: [(*const u8, *const u8); N],
     width: usize,
+    ahead: usize,
 ) -> [[f32; N]; M] {
     // SAFETY: rows of `width` elements with whole groups, promised by the caller.
     unsafe {
@@ -166,6 +174,7 @@ unsafe fn mxfp8_tile<const M: usize, const N: usize>(
                 value[m] = [load(x[m].add(col)), load(x[m].add(col + 32))];
             }
             for n in 0..N {
+                _mm_prefetch::<_MM_HINT_T0>(w[n].0.wrapping_add(col + ahead).cast());
                 let pair = decoder.decode(_mm512_loadu_si512(w[n].0.add(col).cast()));
                 for half in 0..2 {
                     let scale = _mm512_set1_ps(e8m0_to_f32(*w[n].1.add(col / GROUP + half)));
@@ -202,40 +211,39 @@ unsafe fn store<const M: usize, const N: usize>(tile: &Tile<'_>, m: usize, n: us
     }
 }
 
+/// Whole tiles of `M` rows from row `m` on; returns the first row that is left.
 #[inline(always)]
 unsafe fn bf16_rows<const M: usize, const N: usize>(
     tile: &Tile<'_>,
     bits: &[u16],
     n: usize,
     w: [*const u16; N],
-) {
+    mut m: usize,
+) -> usize {
     // SAFETY: rows inside the tile, promised by the caller.
     unsafe {
-        let mut m = 0;
         while m + M <= tile.x.len {
             let mut x = [std::ptr::null(); M];
             for i in 0..M {
                 x[i] = tile.x.row_bf16(bits, m + i);
             }
-            store(tile, m, n, bf16_tile(x, w, tile.w.cols));
+            // The first tile of a strip fetches the strip after it: hardware prefetchers stop at the end of a row.
+            let ahead = if m == 0 { N * tile.w.row_stride } else { 0 };
+            store(tile, m, n, bf16_tile(x, w, tile.w.cols, ahead));
             m += M;
         }
-        while m < tile.x.len {
-            store(tile, m, n, bf16_tile([tile.x.row_bf16(bits, m)], w, tile.w.cols));
-            m += 1;
-        }
     }
+    m
 }
 
 #[inline(always)]
 unsafe fn bf16_strip<const N: usize>(tile: &Tile<'_>, bits: &[u16], n: usize, w: [*const u16; N]) {
     // SAFETY: the caller's promise.
     unsafe {
-        if tile.x.len >= 6 {
-            bf16_rows::<6, N>(tile, bits, n, w);
-        } else {
-            bf16_rows::<2, N>(tile, bits, n, w);
-        }
+        let m = bf16_rows::<6, N>(tile, bits, n, w, 0);
+        let m = bf16_rows::<4, N>(tile, bits, n, w, m);
+        let m = bf16_rows::<2, N>(tile, bits, n, w, m);
+        bf16_rows::<1, N>(tile, bits, n, w, m);
     }
 }
 
@@ -250,56 +258,72 @@ unsafe fn mxfp8_strip<const N: usize>(tile: &Tile<'_>, bits: &[u16], n: usize) {
         let mut m = 0;
         while m + 2 <= tile.x.len {
             let x = [tile.x.row_bf16(bits, m), tile.x.row_bf16(bits, m + 1)];
-            store(tile, m, n, mxfp8_tile(x, w, tile.w.cols));
+            store(tile, m, n, mxfp8_tile(x, w, tile.w.cols, N * tile.w.row_stride));
             m += 2;
         }
         if m < tile.x.len {
-            store(tile, m, n, mxfp8_tile([tile.x.row_bf16(bits, m)], w, tile.w.cols));
+            store(tile, m, n, mxfp8_tile([tile.x.row_bf16(bits, m)], w, tile.w.cols, N * tile.w.row_stride));
         }
     }
 }
 
-/// Columns `cols` of row `n` of an MXFP8 matrix as bf16 (exact: the scale is a power of two).
+/// Row `n` of an MXFP8 matrix as bf16 (exact: the scale is a power of two).
 ///
 /// # Safety
-/// The CPU has the instruction set; `cols` lies inside the row and `to` is good for its length.
+/// The CPU has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn decode_row(w: &Matrix, n: usize, cols: std::ops::Range<usize>, to: *mut u16) {
+unsafe fn decode_row(w: &Matrix, n: usize, to: &mut [u16]) {
     // SAFETY: the caller's promise.
     unsafe {
-        if !w.has_whole_groups() || !cols.start.is_multiple_of(16) || !cols.len().is_multiple_of(16) {
-            for (i, col) in cols.enumerate() {
-                *to.add(i) = (w.get(n, col).to_bits() >> 16) as u16;
+        if !w.has_whole_groups() {
+            for (col, value) in to.iter_mut().enumerate() {
+                *value = (w.get(n, col).to_bits() >> 16) as u16;
             }
             return;
         }
-        let (values, scales) = (w.row(n), w.row_scale(n));
-        let mut lanes = [0f32; 16];
-        for col in cols.clone().step_by(16) {
-            let scale = Avx512::splat(e8m0_to_f32(*scales.add(col / GROUP)));
-            Avx512::load_e4m3(values.add(col)).mul(scale).store(lanes.as_mut_ptr());
-            let high = _mm512_srli_epi32::<16>(_mm512_loadu_si512(lanes.as_ptr().cast()));
-            _mm256_storeu_si256(to.add(col - cols.start).cast(), _mm512_cvtepi32_epi16(high));
+        let (values, scales, decoder) = (w.row(n), w.row_scale(n), Decoder::new());
+        let mut col = 0;
+        while col < w.cols {
+            let count = 64.min(w.cols - col);
+            let codes = _mm512_maskz_loadu_epi8(u64::MAX >> (64 - count), values.add(col).cast());
+            let pair = decoder.decode(codes);
+            for (half, values) in pair.into_iter().enumerate().take(count.div_ceil(GROUP)) {
+                let scale = *scales.add(col / GROUP + half);
+                let scaled = scale_bf16(std::mem::transmute::<__m512bh, __m512i>(values), scale);
+                _mm512_storeu_si512(to.as_mut_ptr().add(col + half * GROUP).cast(), scaled);
+            }
+            col += 64;
         }
     }
 }
 
+/// `values * 2^(scale - 127)` for bf16 that came from e4m3.
+///
+/// The exponent field takes the power directly where the result stays normal, which is everywhere but at the very ends of the
+/// scale; zeros and NaN are left alone.
 #[inline(always)]
-unsafe fn through_scratch<const N: usize>(tile: &Tile<'_>, bits: &[u16], n: usize, scratch: &mut [u16]) {
-    // SAFETY: the scratch holds N rows.
+unsafe fn scale_bf16(values: __m512i, scale: u8) -> __m512i {
+    // SAFETY: the CPU has AVX-512, promised by the caller.
     unsafe {
-        let mut w = [std::ptr::null(); N];
-        for j in 0..N {
-            let row = scratch.as_mut_ptr().add(j * tile.w.cols);
-            decode_row(tile.w, n + j, 0..tile.w.cols, row);
-            w[j] = row.cast_const();
+        if (16..=240).contains(&scale) {
+            let magnitude = _mm512_and_si512(values, _mm512_set1_epi16(0x7fff));
+            let less_one = _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1));
+            let is_finite = _mm512_cmplt_epu16_mask(less_one, _mm512_set1_epi16(0x7f7f));
+            let power = _mm512_set1_epi16((i16::from(scale) - 127) << 7);
+            return _mm512_mask_add_epi16(values, is_finite, values, power);
         }
-        bf16_strip(tile, bits, n, w);
+        let mut lanes = [0u16; 32];
+        _mm512_storeu_si512(lanes.as_mut_ptr().cast(), values);
+        for lane in &mut lanes {
+            *lane = f32_to_bf16(bf16_to_f32(*lane) * e8m0_to_f32(scale));
+        }
+        _mm512_loadu_si512(lanes.as_ptr().cast())
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")]
-unsafe fn bf16_columns(tile: &Tile<'_>, bits: &[u16]) {
+unsafe fn bf16_columns(tile: &Tile<'_>) {
+    let bits = tile.x.bf16.expect("the caller has looked");
     let mut n = tile.first;
     // SAFETY: rows inside the matrix, the rest is the caller's promise.
     unsafe {
@@ -334,18 +358,17 @@ unsafe fn mxfp8_columns(tile: &Tile<'_>, bits: &[u16]) {
     }
 }
 
+/// Decodes columns `first..first + COLUMN_GROUP` (or what is left) into `scratch`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")]
-unsafe fn mxfp8_columns_through_scratch(tile: &Tile<'_>, bits: &[u16], scratch: &mut [u16]) {
-    let mut n = tile.first;
-    // SAFETY: the caller's promise.
-    unsafe {
-        while n + STRIP <= tile.last {
-            through_scratch::<STRIP>(tile, bits, n, scratch);
-            n += STRIP;
-        }
-        while n < tile.last {
-            through_scratch::<1>(tile, bits, n, scratch);
-            n += 1;
+unsafe fn decode_group(w: &Matrix, first: usize, count: usize, scratch: &mut [u16]) {
+    for (index, row) in scratch.chunks_exact_mut(w.cols).take(count).enumerate() {
+        // SAFETY: the row holds `cols` values; rows lie inside the matrix.
+        unsafe {
+            if w.format == Format::Bf16 {
+                row.as_mut_ptr().copy_from_nonoverlapping(w.row(first + index).cast(), w.cols);
+            } else {
+                decode_row(w, first + index, row);
+            }
         }
     }
 }
@@ -353,16 +376,26 @@ unsafe fn mxfp8_columns_through_scratch(tile: &Tile<'_>, bits: &[u16], scratch: 
 /// # Safety
 /// As for `Kernels::gemm_tile`; the weights are bf16 or MXFP8 and the CPU has the instruction set.
 pub(super) unsafe fn tile(tile: &Tile<'_>, bits: &[u16]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match tile.w.format {
-            Format::Bf16 => bf16_columns(tile, bits),
-            _ if tile.w.has_whole_groups() && tile.x.len <= DIRECT_ROWS => mxfp8_columns(tile, bits),
-            _ => with_scratch_u16(STRIP * tile.w.cols, |scratch| {
-                mxfp8_columns_through_scratch(tile, bits, scratch);
-            }),
-        }
+    if tile.w.format == Format::Bf16 && tile.x.len < COPY_ROWS {
+        // SAFETY: the caller's promise; blocks lie inside the tile.
+        return tile.for_blocks(2, |block| unsafe { bf16_columns(block) });
     }
+    if tile.w.format == Format::Mxfp8 && tile.w.has_whole_groups() && tile.x.len <= DIRECT_ROWS {
+        // SAFETY: the caller's promise.
+        return unsafe { mxfp8_columns(tile, bits) };
+    }
+    with_scratch_u16(COLUMN_GROUP * tile.w.cols, |scratch| {
+        for first in (tile.first..tile.last).step_by(COLUMN_GROUP) {
+            let count = COLUMN_GROUP.min(tile.last - first);
+            // SAFETY: the caller's promise; the scratch holds a column group.
+            unsafe { decode_group(tile.w, first, count, scratch) };
+            let w = Matrix::of_bf16(&scratch[..count * tile.w.cols], count, tile.w.cols);
+            let out = tile.out.wrapping_add(first - tile.first);
+            let group = Tile { x: tile.x, w: &w, first: 0, last: count, out, out_stride: tile.out_stride };
+            // SAFETY: the group's columns of the caller's output.
+            group.for_blocks(2, |block| unsafe { bf16_columns(block) });
+        }
+    });
 }
 
 #[cfg(test)]

@@ -40,7 +40,6 @@ fn weights(
         scale: owner.scales.as_ptr(),
         scale_stride: groups,
         group_offset,
-        packed: std::ptr::null(),
     };
     (owner, view)
 }
@@ -79,10 +78,10 @@ fn every_isa_multiplies_ragged_shapes() {
         [13, 40, 37],
         [16, 64, 288],
     ];
-    let packed = [[32, 33, 64], [37, 70, 515], [33, 3, 1], [50, 65, 544]];
+    let larger = [[32, 33, 64], [37, 70, 515], [33, 3, 1], [50, 65, 544]];
     for isa in Isa::available() {
         let kernels = Kernels::of(isa).unwrap();
-        for shape in shapes.into_iter().chain(packed) {
+        for shape in shapes.into_iter().chain(larger) {
             for format in [Format::F32, Format::Bf16, Format::Mxfp8] {
                 check(kernels, format, shape, 0, false);
                 check(kernels, format, shape, 0, true);
@@ -96,32 +95,14 @@ fn every_isa_multiplies_ragged_shapes() {
 }
 
 #[test]
-fn a_packed_copy_gives_the_same_bits() {
-    let kernels = Kernels::detect();
-    for (format, shape) in
-        [(Format::Bf16, [40, 70, 515]), (Format::Mxfp8, [33, 64, 544]), (Format::Bf16, [64, 256, 300])]
-    {
-        let [m, n, k] = shape;
-        let mut random = Random::new(11);
-        let (_owner, w) = weights(&mut random, format, n, k, 0);
-        let Some(copy) = kernels.packed_copy(&w) else {
-            assert_ne!(kernels.isa(), Isa::Avx512Bf16);
-            return;
-        };
-        let bits: Vec<u16> = (0..m * k).map(|_| f32_to_bf16(random.normal())).collect();
-        let x: Vec<f32> = bits.iter().map(|&b| bf16_to_f32(b)).collect();
-        let (mut plain, mut packed) = (vec![0.0; m * n], vec![0.0; m * n]);
-        kernels.gemm(Rows::new(&x, Some(&bits), k), &w, &mut plain);
-        let w = Matrix { packed: copy.as_ptr(), ..w };
-        kernels.gemm(Rows::new(&x, Some(&bits), k), &w, &mut packed);
-        assert_eq!(plain, packed, "{format:?} {shape:?}");
+fn more_rows_than_stay_in_cache() {
+    for isa in [Isa::detect(), Isa::Scalar] {
+        let kernels = Kernels::of(isa).unwrap();
+        for (format, as_bf16) in [(Format::Bf16, true), (Format::Mxfp8, true), (Format::F32, false)] {
+            check(kernels, format, [101, 37, 3072], 0, as_bf16);
+            check(kernels, format, [25, 20, 12_289 / 32 * 32], 0, as_bf16);
+        }
     }
-}
-
-#[test]
-fn more_rows_than_a_packed_block_holds() {
-    check(Kernels::detect(), Format::Bf16, [800, 40, 300], 0, true);
-    check(Kernels::detect(), Format::Mxfp8, [800, 40, 320], 0, true);
 }
 
 #[test]
