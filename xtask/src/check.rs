@@ -26,5 +26,5 @@ fn licences(root: &Path) -> Result<()> {
     if !works("cargo-deny", &["--version"]) {
         cargo(root, &["install", "--locked", "cargo-deny"])?;
     }
-    run_program(root, "cargo-deny", &["--offline", "check", "bans", "licenses", "sources"])
+    run_program(root, "cargo-deny", &["check", "bans", "licenses", "sources"])
 }
