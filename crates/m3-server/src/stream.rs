@@ -20,11 +20,12 @@ use crate::shape::Shape;
 
 /// Waits for everything and answers with one body.
 pub async fn whole<S: Shape>(mut session: Session, mut shape: S) -> Result<Response, ApiError> {
-    let mut chunks = Vec::new();
     while let Some((index, event)) = session.next().await {
-        chunks.extend(shape.event(index, event)?);
+        for chunk in shape.event(index, event)? {
+            shape.fold(chunk);
+        }
     }
-    Ok(Json(shape.whole(chunks)).into_response())
+    Ok(Json(shape.whole()).into_response())
 }
 
 /// Answers with events. Zero `heartbeat` sends no comments.

@@ -282,6 +282,28 @@ async fn user_text_never_becomes_a_control_token() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn reasoning_goes_by_the_names_that_were_asked_for() {
+    for (name, present) in
+        [("reasoning", (false, true)), ("both", (true, true)), ("reasoning_content", (true, false))]
+    {
+        let server = Server::start(says("<mm:think>r</mm:think>a"), &["--reasoning-field", name]).await;
+        let message =
+            server.good(CHAT, json!({"messages": user("x")})).await["choices"][0]["message"].clone();
+        assert_eq!(
+            (message["reasoning_content"] == "r", message["reasoning"] == "r"),
+            present,
+            "{name} {message}"
+        );
+        let body = json!({"messages": user("x"), "include_reasoning": false});
+        let message = server.good(CHAT, body).await["choices"][0]["message"].clone();
+        assert_eq!(
+            (&message["content"], &message["reasoning_content"], &message["reasoning"]),
+            (&json!("a"), &json!(null), &json!(null))
+        );
+    }
+}
+
 /// Cases the server reads differently from the bare template, on purpose: an unknown mode, media, and tool results
 /// that answer no call are refused; a late system message is not dropped; reasoning is never cut out of a text.
 const OTHERWISE: [&str; 8] = [

@@ -67,7 +67,7 @@ async fn a_client_that_never_reads_is_aborted_and_told_so() {
     let mut text = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(60), async {
         let mut buffer = [0u8; 65_536];
-        while !text.windows(12).any(|window| window == b"data: [DONE]") {
+        while !text[text.len().saturating_sub(100)..].windows(12).any(|window| window == b"data: [DONE]") {
             let length = stalled.read(&mut buffer).await.unwrap();
             assert!(length > 0, "the stream ends with [DONE]");
             text.extend_from_slice(&buffer[..length]);

@@ -10,6 +10,7 @@ use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
 
 use super::numbers::{parse_bytes, parse_count};
 use super::{ArgError, Parsed};
+use crate::openai::reasoning::ReasoningNames;
 
 /// Everything `m3 serve` and `m3 chat` need to know.
 #[derive(Clone, Debug)]
@@ -82,6 +83,7 @@ pub struct HttpOptions {
     pub max_body_bytes: usize,
     pub stream_buffer: usize,
     pub always_usage: bool,
+    pub reasoning_names: ReasoningNames,
 }
 
 impl Options {
@@ -178,6 +180,7 @@ impl HttpOptions {
             max_body_bytes: count(parsed, "max-body-mb", 1, 4096)?.unwrap_or(64) as usize * (1 << 20),
             stream_buffer: count(parsed, "stream-buffer", 1, 1 << 20)?.unwrap_or(4096) as usize,
             always_usage: parsed.has("enable-force-include-usage"),
+            reasoning_names: reasoning_names(parsed)?,
         })
     }
 }
@@ -191,6 +194,12 @@ fn share(parsed: &Parsed) -> Result<Option<f64>, ArgError> {
         }
         share => Ok(share),
     }
+}
+
+fn reasoning_names(parsed: &Parsed) -> Result<ReasoningNames, ArgError> {
+    let text = parsed.value("reasoning-field").unwrap_or("reasoning_content");
+    ReasoningNames::parse(text)
+        .ok_or_else(|| bad("reasoning-field", text, "reasoning_content, reasoning or both"))
 }
 
 fn api_keys(parsed: &Parsed) -> Result<Vec<String>, ArgError> {

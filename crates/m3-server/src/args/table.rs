@@ -181,6 +181,7 @@ pub const FLAGS: &[Flag] = &[
     row("max-body-mb", &[], Value("MB"), Set, HTTP, "largest request body (64)"),
     row("stream-buffer", &[], Value("N"), Set, HTTP, "tokens a slow client may lag before its request is aborted (4096)"),
     row("enable-force-include-usage", &[], Switch, Set, HTTP, "every stream ends with usage"),
+    row("reasoning-field", &[], Value("NAME"), Set, HTTP, "name of the reasoning in answers: reasoning_content (default), reasoning or both"),
     row("watchdog-timeout", &[], Value("SECS"), Set, HTTP, "seconds without a finished step, with requests running, before /ready turns red (300)"),
     row("stream-interval", &[], Value("N"), Only(&["1"]), HTTP, "every token is sent as it comes"),
     row("enable-metrics", &[], Switch, Harmless, HTTP, "/metrics is always on"),

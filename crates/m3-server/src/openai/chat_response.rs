@@ -40,6 +40,8 @@ pub struct ChunkDelta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<CallDelta>>,
 }
 
@@ -115,6 +117,9 @@ pub struct Message {
     pub role: &'static str,
     pub content: Option<String>,
     pub reasoning_content: Option<String>,
+    /// Only with `--reasoning-field`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
 }
@@ -147,6 +152,9 @@ impl ChatChoice {
         }
         if let Some(text) = chunk.delta.reasoning_content {
             message.reasoning_content.get_or_insert_default().push_str(&text);
+        }
+        if let Some(text) = chunk.delta.reasoning {
+            message.reasoning.get_or_insert_default().push_str(&text);
         }
         for call in chunk.delta.tool_calls.into_iter().flatten() {
             fold_call(&mut message.tool_calls, call);

@@ -6,6 +6,7 @@ pub mod completion_request;
 pub mod completion_response;
 pub mod fields;
 pub mod generation;
+pub mod reasoning;
 pub mod refused;
 pub mod usage;
 

@@ -37,7 +37,8 @@ pub(super) async fn create(
     let tokenizer = serving.model.text.as_ref().map(|text| text.tokenizer.clone());
     let names = request.logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
     let n = request.generation.n as usize;
-    let shape = ChatShape::new(head, delivery, names, request.include_reasoning, &job.prompts[0], n);
+    let reasoning = app.http.reasoning_names.only_if(request.include_reasoning);
+    let shape = ChatShape::new(head, delivery, names, reasoning, &job.prompts[0], n);
     let session = Session::start(&app, &job)?;
     let response = if delivery.stream {
         stream::events(session, shape, app.http.heartbeat)

@@ -9,17 +9,25 @@ use crate::openai::chat_response::{
     CallDelta, ChatChoice, ChatChunk, ChatResponse, ChunkChoice, ChunkDelta, FunctionDelta, Logprobs,
 };
 use crate::openai::generation::Delivery;
+use crate::openai::reasoning::ReasoningNames;
 
 /// State of one chat request's response.
 pub struct ChatShape {
     head: Head,
     delivery: Delivery,
     names: Option<TokenNames>,
-    include_reasoning: bool,
+    reasoning: ReasoningNames,
     /// Given with the first chunk when token ids were asked for.
     prompt_ids: Option<Vec<u32>>,
     tally: Tally,
     answers: Vec<AnswerState>,
+    folded: Folded,
+}
+
+/// The whole answers so far, when chunks are folded.
+struct Folded {
+    choices: Vec<ChatChoice>,
+    prompt_ids: Option<Vec<u32>>,
 }
 
 /// Tokens whose text is still held back wait here for the next chunk.
@@ -36,14 +44,15 @@ impl ChatShape {
         head: Head,
         delivery: Delivery,
         names: Option<TokenNames>,
-        include_reasoning: bool,
+        reasoning: ReasoningNames,
         prompt: &[u32],
         n: usize,
     ) -> Self {
         let prompt_ids = delivery.token_ids.then(|| prompt.to_vec());
         let tally = Tally::new(vec![prompt.len() as u32], n);
         let answers = vec![AnswerState::default(); n];
-        ChatShape { head, delivery, names, include_reasoning, prompt_ids, tally, answers }
+        let folded = Folded { choices: vec![ChatChoice::default(); n], prompt_ids: None };
+        ChatShape { head, delivery, names, reasoning, prompt_ids, tally, answers, folded }
     }
 
     fn output(&mut self, index: usize, output: Output) -> Vec<ChatChunk> {
@@ -93,10 +102,7 @@ impl ChatShape {
             Some(ChunkDelta { tool_calls: Some(vec![call]), ..ChunkDelta::default() })
         };
         match delta {
-            Delta::Reasoning(_) if !self.include_reasoning => None,
-            Delta::Reasoning(text) => {
-                Some(ChunkDelta { reasoning_content: Some(text), ..ChunkDelta::default() })
-            }
+            Delta::Reasoning(text) => self.reasoning.delta(text),
             Delta::Content(text) => Some(ChunkDelta { content: Some(text), ..ChunkDelta::default() }),
             Delta::ToolStart { index, id, name } => call(index, Some(id), Some(name), String::new()),
             Delta::ToolArguments { index, fragment } => call(index, None, None, fragment),
@@ -158,17 +164,20 @@ impl Shape for ChatShape {
             .then(|| ChatChunk { usage: Some(self.tally.usage()), ..self.wrap(Vec::new()) })
     }
 
-    fn whole(self, chunks: Vec<ChatChunk>) -> ChatResponse {
-        let mut choices = vec![ChatChoice::default(); self.answers.len()];
-        let mut prompt_token_ids = None;
-        for mut chunk in chunks {
-            prompt_token_ids = prompt_token_ids.or(chunk.prompt_token_ids.take());
-            for choice in chunk.choices {
-                choices[choice.index].fold(choice);
-            }
+    fn fold(&mut self, mut chunk: ChatChunk) {
+        if let Some(ids) = chunk.prompt_token_ids.take() {
+            self.folded.prompt_ids = Some(ids);
         }
+        for choice in chunk.choices {
+            self.folded.choices[choice.index].fold(choice);
+        }
+    }
+
+    fn whole(self) -> ChatResponse {
         let usage = self.tally.usage();
         let Head { id, created, model } = self.head;
-        ChatResponse { id, object: "chat.completion", created, model, choices, usage, prompt_token_ids }
+        let Folded { choices, prompt_ids } = self.folded;
+        let object = "chat.completion";
+        ChatResponse { id, object, created, model, choices, usage, prompt_token_ids: prompt_ids }
     }
 }

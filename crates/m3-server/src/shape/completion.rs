@@ -32,6 +32,8 @@ pub struct CompletionShape {
     tally: Tally,
     n: usize,
     answers: Vec<AnswerState>,
+    /// The whole answers so far, when chunks are folded.
+    folded: Vec<CompletionChoice>,
 }
 
 #[derive(Default)]
@@ -58,9 +60,10 @@ impl CompletionShape {
         let lens: Vec<u32> = echo.prompts.iter().map(|prompt| prompt.len() as u32).collect();
         let echo_text = || echo.tokenizer.clone().map(Detokenizer::new);
         let state = || AnswerState { echo_text: echo_text(), ..AnswerState::default() };
-        let answers = (0..lens.len() * n).map(|_| state()).collect();
+        let answers: Vec<AnswerState> = (0..lens.len() * n).map(|_| state()).collect();
+        let folded = vec![CompletionChoice::default(); answers.len()];
         let tally = Tally::new(lens, n);
-        CompletionShape { head, delivery, names, echo, tally, n, answers }
+        CompletionShape { head, delivery, names, echo, tally, n, answers, folded }
     }
 
     /// Echoes prompt tokens up to `until`. `scores` are those of the tokens after the ones already echoed; the very
@@ -201,12 +204,15 @@ impl Shape for CompletionShape {
         self.delivery.include_usage.then(|| CompletionResponse { usage, ..self.wrap(Vec::new()) })
     }
 
-    fn whole(self, chunks: Vec<CompletionResponse>) -> CompletionResponse {
-        let mut choices = vec![CompletionChoice::default(); self.answers.len()];
-        for choice in chunks.into_iter().flat_map(|chunk| chunk.choices) {
-            choices[choice.index].fold(choice);
+    fn fold(&mut self, chunk: CompletionResponse) {
+        for choice in chunk.choices {
+            self.folded[choice.index].fold(choice);
         }
+    }
+
+    fn whole(mut self) -> CompletionResponse {
+        let choices = std::mem::take(&mut self.folded);
         let usage = Some(self.tally.usage());
-        CompletionResponse { choices, usage, ..self.wrap(Vec::new()) }
+        CompletionResponse { usage, ..self.wrap(choices) }
     }
 }

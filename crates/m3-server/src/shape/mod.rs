@@ -33,6 +33,8 @@ pub trait Shape: Send + 'static {
     fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<Self::Chunk>, ApiError>;
     /// After the last event: the chunk with the usage, when it was asked for.
     fn usage_chunk(&self) -> Option<Self::Chunk>;
+    /// Adds a chunk to the whole answer, instead of sending it.
+    fn fold(&mut self, chunk: Self::Chunk);
     /// After the last event: the fold of all chunks.
-    fn whole(self, chunks: Vec<Self::Chunk>) -> Self::Whole;
+    fn whole(self) -> Self::Whole;
 }
