@@ -186,9 +186,8 @@ fn max_running(options: &EngineOptions) -> usize {
     options.max_running.unwrap_or(DEFAULT_MAX_RUNNING)
 }
 
-/// Every running request must fit into a step with one token.
 fn max_step_tokens(options: &EngineOptions) -> usize {
-    options.max_step_tokens.unwrap_or(DEFAULT_STEP_TOKENS).max(max_running(options))
+    options.max_step_tokens.unwrap_or(DEFAULT_STEP_TOKENS)
 }
 
 fn served_model(

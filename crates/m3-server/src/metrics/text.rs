@@ -10,14 +10,13 @@ use crate::app::{App, State};
 
 /// Everything, also before the model is there.
 pub fn render(app: &App) -> String {
-    let mut page = Page { out: String::new(), labels: "model_name=\"\"".to_owned() };
+    let name = app.loaded().and_then(|serving| serving.model.names.first()).map_or("", String::as_str);
+    let mut page = Page { out: String::new(), labels: format!("model_name=\"{}\"", escape(name)) };
     let state = app.state();
     let phase = app.phase.get();
     page.gauge("m3_ready", "1 when requests are served", f64::from(u8::from(state == State::Ready)));
     page.gauge("m3_load_percent", "start-up progress", f64::from(phase.percent));
     if let Some(serving) = app.loaded() {
-        let name = serving.model.names.first().map_or("", String::as_str);
-        page.labels = format!("model_name=\"{}\"", escape(name));
         let stats = serving.engine.stats();
         load(&mut page, &stats);
         pages(&mut page, &stats);
