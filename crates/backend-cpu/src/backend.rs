@@ -389,3 +389,6 @@ fn copy_output(finished: &Finished, output: &mut Output) {
     }
     output.device_time_us = from.device_time_us;
 }
+
+#[cfg(test)]
+mod tests;
