@@ -166,3 +166,12 @@ async fn markers_in_a_raw_prompt_are_markers_unless_told_otherwise() {
     assert_eq!(count(&special), 1);
     assert!(count(&ordinary) > 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_tokens_are_text_only_when_asked_for() {
+    let server = Server::start(json!({"script": [ids("a")[0], support::EOS, ids("b")[0]]}), &[]).await;
+    let body =
+        |skip: bool| json!({"prompt": "x", "max_tokens": 3, "ignore_eos": true, "skip_special_tokens": skip});
+    assert_eq!(server.good(PATH, body(true)).await["choices"][0]["text"], "ab");
+    assert_eq!(server.good(PATH, body(false)).await["choices"][0]["text"], "a[e~[b");
+}

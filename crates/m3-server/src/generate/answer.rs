@@ -46,7 +46,8 @@ pub struct Answer {
 struct TextState {
     detokenizer: Detokenizer,
     parser: OutputParser,
-    special: std::sync::Arc<m3_core::text::tokenizer::Tokenizer>,
+    /// Says which tokens are special; `None` when those are text too.
+    special: Option<std::sync::Arc<m3_core::text::tokenizer::Tokenizer>>,
 }
 
 /// What one token led to.
@@ -60,11 +61,16 @@ pub struct Pushed {
 
 impl Answer {
     /// `parser` is `None` when only ids are wanted.
-    pub fn new(text: Option<&TextSide>, parser: Option<ParserOptions>, parallel_tool_calls: bool) -> Self {
+    pub fn new(
+        text: Option<&TextSide>,
+        parser: Option<ParserOptions>,
+        parallel_tool_calls: bool,
+        skip_special: bool,
+    ) -> Self {
         let text = text.zip(parser).map(|(text, options)| TextState {
             detokenizer: Detokenizer::new(text.tokenizer.clone()),
             parser: OutputParser::new(options),
-            special: text.tokenizer.clone(),
+            special: skip_special.then(|| text.tokenizer.clone()),
         });
         Answer { text, parallel_tool_calls, completion_tokens: 0, reasoning_tokens: 0 }
     }
@@ -75,7 +81,7 @@ impl Answer {
         let Some(state) = &mut self.text else { return Pushed::default() };
         let was_reasoning = state.parser.reasoning_open();
         // Special tokens are not text; inside a tool block the parser looks at the id.
-        let special = state.special.is_special(token);
+        let special = state.special.as_ref().is_some_and(|tokenizer| tokenizer.is_special(token));
         let text = if special { String::new() } else { state.detokenizer.push(token) };
         let mut deltas = state.parser.push(Piece { token: Some(token), text: &text });
         self.reasoning_tokens += u32::from(was_reasoning && state.parser.reasoning_open());

@@ -89,7 +89,8 @@ fn start_choice(
         mask: None,
     };
     let feed = Feed::submit(&serving.engine, request, app.http.stream_buffer)?;
-    let answer = Answer::new(serving.model.text.as_ref(), job.parser.clone(), job.parallel_tool_calls);
+    let text = serving.model.text.as_ref();
+    let answer = Answer::new(text, job.parser.clone(), job.parallel_tool_calls, generation.skip_special);
     Ok(Choice::new(feed, answer, Arc::clone(app), job.received))
 }
 

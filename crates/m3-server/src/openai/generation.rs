@@ -34,6 +34,8 @@ pub struct Generation {
     pub stop: Vec<String>,
     pub stop_token_ids: Vec<u32>,
     pub include_stop: bool,
+    /// Control tokens that the model samples are no text.
+    pub skip_special: bool,
     pub ignore_eos: bool,
     pub n: u32,
     pub delivery: Delivery,
@@ -96,6 +98,7 @@ impl Generation {
             stop_token_ids: stop_token_ids(fields, limits.vocab_size)?,
             include_stop: fields.switch("include_stop_str_in_output", false)?
                 | fields.switch("no_stop_trim", false)?,
+            skip_special: fields.switch("skip_special_tokens", true)?,
             ignore_eos: fields.switch("ignore_eos", false)?,
             n: fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1) as u32,
             delivery: Delivery::take(fields)?,

@@ -57,7 +57,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("continue_final_message", "M3's template cannot leave a message open"),
     ("separate_reasoning", "reasoning is always in reasoning_content"),
     ("stream_reasoning", "reasoning is always streamed as it comes"),
-    ("skip_special_tokens", "control tokens are never text"),
     ("reasoning_split", "reasoning is always in reasoning_content"),
 ];
 
@@ -78,7 +77,7 @@ fn is_neutral(name: &str, value: &Value) -> bool {
         "best_of" => *value == json!(1),
         "length_penalty" | "typical_p" => value.as_f64() == Some(1.0),
         "modalities" => *value == json!(["text"]),
-        // `false` would mean: put the reasoning, or control tokens, into the content.
+        // `false` would mean: put the reasoning into the content.
         "separate_reasoning" | "stream_reasoning" | "reasoning_split" | "skip_special_tokens" => {
             *value == json!(true)
         }

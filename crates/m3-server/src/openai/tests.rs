@@ -98,7 +98,6 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
         (json!({"bootstrap_room": 7}), "bootstrap_room"),
         (json!({"continue_final_message": true}), "continue_final_message"),
         (json!({"suffix": "x"}), "suffix"),
-        (json!({"skip_special_tokens": false}), "skip_special_tokens"),
     ] {
         let error = chat(fields.clone()).unwrap_err();
         assert_eq!(
