@@ -97,7 +97,7 @@ fn values(dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>> {
         Dtype::U8 => 1,
         other => bail!("golden files hold no {other:?}"),
     };
-    ensure!(bytes.len() % size == 0, "{} bytes are no whole number of values", bytes.len());
+    ensure!(bytes.len().is_multiple_of(size), "{} bytes are no whole number of values", bytes.len());
     let value = |raw: &[u8]| match dtype {
         Dtype::F32 => f32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]),
         Dtype::I32 => i32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]) as f32,

@@ -322,7 +322,8 @@ fn a_pool_for_little_more_than_one_request_neither_loops_nor_leaks() {
 
 /// Worlds of a hundred requests each; `cargo xtask soak` asks for more.
 fn num_worlds() -> u64 {
-    std::env::var("M3_SIMULATION_WORLDS").map_or(100, |worlds| worlds.parse().expect("M3_SIMULATION_WORLDS is a number"))
+    std::env::var("M3_SIMULATION_WORLDS")
+        .map_or(100, |worlds| worlds.parse().expect("M3_SIMULATION_WORLDS is a number"))
 }
 
 #[test]

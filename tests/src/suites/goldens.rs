@@ -156,10 +156,10 @@ fn experts(
         (case.array(&format!("experts.{layer}"))?, case.array(&format!("expert_weights.{layer}"))?);
     let margin = case.array(&format!("router_margin.{layer}"))?;
     let least = if exact { ROUTER_MARGIN } else { ROUNDED_ROUTER_MARGIN };
-    for position in 0..clean.len() {
+    for (position, clean) in clean.iter_mut().enumerate() {
         let (ids, wanted_ids) = (row(&found, position), wanted.row(position));
         let same = ids == wanted_ids;
-        let clear = margin.data[position] > least && clean[position];
+        let clear = margin.data[position] > least && *clean;
         if clear {
             tally.count(same, || {
                 format!("routed.{layer}: position {position} is {ids:?}, not {wanted_ids:?}")
@@ -169,7 +169,7 @@ fn experts(
             let name = format!("routed_weights.{layer} at {position}");
             close(&name, row(&weights, position), wanted_weights.row(position), 1e-5)?;
         }
-        clean[position] &= same;
+        *clean &= same;
     }
     Ok(())
 }
