@@ -172,3 +172,6 @@ impl Ops for CpuOps {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
