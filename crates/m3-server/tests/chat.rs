@@ -348,3 +348,32 @@ async fn normalised_conversations_render_to_the_reference_ids() {
     }
     assert!(same >= 15, "{same} cases agree");
 }
+
+/// Parameters called `filename` and the like open with a tag that is a special token of the vocabulary.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_named_like_special_tokens_arrive() {
+    let tokenizer = support::tokenizer();
+    let is_name = |text: &str| text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+    let tags =
+        tokenizer.added_tokens().iter().filter(|token| token.special).map(|token| token.content.as_str());
+    let names: Vec<&str> = tags
+        .filter_map(|tag| tag.strip_prefix('<')?.strip_suffix('>'))
+        .filter(|name| is_name(name))
+        .collect();
+    assert!(names.contains(&"filename") && names.len() > 20, "{names:?}");
+    let parameters: String = names.iter().map(|name| format!("{NS}<{name}>v {name}{NS}</{name}>")).collect();
+    let script =
+        format!("{NS}<tool_call>\n{NS}<invoke name=\"save\">{parameters}{NS}</invoke>\n{NS}</tool_call>");
+    let server = Server::start(says(&script), &[]).await;
+    let tools = json!([{"type": "function", "function": {"name": "save"}}]);
+    for body in [json!({"messages": user("x"), "tools": tools}), json!({"messages": user("x")})] {
+        let answer = server.good(CHAT, body.clone()).await;
+        let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+        let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        for name in &names {
+            assert_eq!(arguments[*name], format!("v {name}"), "{arguments}");
+        }
+        let folded = fold(&server.stream(CHAT, body).await, 0);
+        assert_eq!(folded["message"]["tool_calls"][0]["arguments"], call["arguments"]);
+    }
+}
