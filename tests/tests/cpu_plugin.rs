@@ -1,5 +1,7 @@
 //! The CPU backend as a file: loaded with `dlopen`, held against the same goldens.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32};
 use m3_tests::report::Report;
 use m3_tests::suites::goldens;
