@@ -70,10 +70,6 @@ impl Answer {
         matches!(self.phase, Phase::ReasoningStart | Phase::Reasoning)
     }
 
-    pub(super) fn in_block(&self) -> bool {
-        self.phase == Phase::Block
-    }
-
     /// Reads from the start of `rest`, which is not empty.
     pub(super) fn step(&mut self, rest: &str, options: &ParserOptions, last: bool) -> Step {
         match self.phase {

@@ -136,7 +136,7 @@ impl OutputParser {
             // Text before the marker can be a broken character that the detokeniser has just given up.
             return (!piece.text.ends_with(&marker.text)).then(|| format!("{}{}", piece.text, marker.text));
         }
-        let lost = piece.text.is_empty() && self.options.parse_tools && self.answer.in_block();
+        let lost = piece.text.is_empty() && (self.options.parse_tools || self.options.parse_reasoning);
         markers.tag_tokens.get(&token).filter(|_| lost).cloned()
     }
 

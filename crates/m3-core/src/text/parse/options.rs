@@ -47,9 +47,9 @@ pub struct Markers {
     pub tool_open: Marker,
     /// Closes a block of calls; the tag of `tool_open` with a slash.
     pub tool_close: Marker,
-    /// Texts of other added tokens that look like tags (`<filename>`). A parameter can carry such a name, and a
-    /// detokeniser that skips special tokens would lose its opening tag: inside a tool block a piece without
-    /// text takes its text from here.
+    /// Texts of other added tokens that look like tags (`<filename>`). A parameter or a tag that the answer speaks
+    /// of can carry such a name, and a detokeniser that skips special tokens would lose exactly the opening one:
+    /// while markup is read, a piece of such a token without text takes its text from here.
     pub tag_tokens: Arc<HashMap<u32, String>>,
 }
 

@@ -14,16 +14,35 @@ pub(super) enum OpenTag<'t> {
 pub(super) const INVOKE: &str = "invoke";
 
 /// Reads an opening tag. `invoke` without attributes is an element like any other (a parameter may be called
-/// so), which callers that expect a call treat as a call without a name.
+/// so), which callers that expect a call treat as a call without a name. Attributes other than `name` are no
+/// part of an element's key.
 pub(super) fn read_open(inner: &str) -> OpenTag<'_> {
     let Some((word, attributes)) = inner.split_once(|character: char| character.is_ascii_whitespace()) else {
         return OpenTag::Element { key: inner, tag: inner };
     };
     match (word, name_attribute(attributes)) {
         (INVOKE, name) => OpenTag::Invoke { name },
-        ("", _) | (_, None) => OpenTag::Element { key: inner, tag: inner },
+        ("", _) => OpenTag::Element { key: inner, tag: inner },
         (word, Some(key)) => OpenTag::Element { key, tag: word },
+        (word, None) if has_attribute(attributes) => OpenTag::Element { key: word, tag: word },
+        (_, None) => OpenTag::Element { key: inner, tag: inner },
     }
+}
+
+/// Name in a closing tag, without attributes that a model may have repeated there. `inner` starts behind the slash.
+pub(super) fn read_close(inner: &str) -> &str {
+    match inner.split_once(|character: char| character.is_ascii_whitespace()) {
+        Some((word, attributes)) if !word.is_empty() && has_attribute(attributes) => word,
+        _ => inner,
+    }
+}
+
+/// True when the text starts with `word=`; a key of several words has no such thing in it.
+fn has_attribute(text: &str) -> bool {
+    let part_of_word = |character: char| character.is_alphanumeric() || "-_:.".contains(character);
+    let text = text.trim_start();
+    let rest = text.trim_start_matches(part_of_word);
+    rest.len() < text.len() && rest.trim_start().starts_with('=')
 }
 
 /// Value of `name=…` at the start of the attributes: in double quotes, single quotes or none.
@@ -61,5 +80,12 @@ mod tests {
             assert_eq!(read_open(inner), OpenTag::Element { key: inner, tag: inner });
         }
         assert_eq!(read_open("parameter name=\"k\""), OpenTag::Element { key: "k", tag: "parameter" });
+        for inner in ["k type=\"int\"", "k\ttype = int", "k xml:lang='en' name=\"q\"", "k name=\"\""] {
+            assert_eq!(read_open(inner), OpenTag::Element { key: "k", tag: "k" }, "{inner}");
+            assert_eq!(read_close(inner), "k", "{inner}");
+        }
+        for inner in ["k", "first name", "a = b", " k=1", ""] {
+            assert_eq!(read_close(inner), inner);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the whole parser. [`parse`] runs one output at many splits and demands one result, so every test
 //! below is also a test of chunk invariance.
 
+mod attributes;
 mod cases;
 mod cuts;
 mod generated;

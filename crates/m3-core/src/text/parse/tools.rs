@@ -151,12 +151,12 @@ impl ToolParser {
         let tools = &around.options.tools;
         let empty = inner.strip_suffix('/').filter(|_| !tools.names_property(&self.parameters, inner));
         let (key, tag) = match tag::read_open(empty.unwrap_or(inner)) {
-            OpenTag::Invoke { name: name @ Some(_) } => {
+            _ if tools.names_property(&self.parameters, inner) => (inner, inner),
+            OpenTag::Invoke { name } => {
                 around.faults.unclosed_calls += 1;
                 self.end_call(around);
                 return self.begin_call(name, around);
             }
-            OpenTag::Invoke { name: None } => (inner, inner),
             OpenTag::Element { key, tag } => (key, tag),
         };
         self.begin_parameter(key, tag, around);
@@ -194,11 +194,11 @@ impl ToolParser {
         let Some(text) = self.stray.trim_start().strip_prefix(&options.markers.namespace.text) else {
             return false;
         };
-        if name == tag::INVOKE
+        let no_key = name == tag::INVOKE
             || name == options.markers.block_name()
-            || call.has_sent(name)
-            || call.awaits(name)
-        {
+            || name.starts_with('/')
+            || tag::read_close(name) != name;
+        if no_key || call.has_sent(name) || call.awaits(name) {
             return false;
         }
         let view = options.tools.property(&self.parameters, name);

@@ -133,8 +133,8 @@ impl Value {
     fn open(&mut self, inner: &str, tools: &ToolSet, faults: &mut Faults) -> Effect {
         let empty = inner.strip_suffix('/').filter(|_| !tools.names_property(&self.top().kind.view, inner));
         let (key, tag) = match tag::read_open(empty.unwrap_or(inner)) {
-            tag::OpenTag::Invoke { name: Some(_) } => return Effect::Outer,
-            tag::OpenTag::Invoke { name: None } => (inner, inner),
+            _ if tools.names_property(&self.top().kind.view, inner) => (inner, inner),
+            tag::OpenTag::Invoke { .. } => return Effect::Outer,
             tag::OpenTag::Element { key, tag } => (key, tag),
         };
         if self.elements.len() >= MAX_CONTAINERS {
@@ -153,7 +153,8 @@ impl Value {
     }
 
     fn close(&mut self, name: &str, block: &str, tools: &ToolSet, faults: &mut Faults) -> Effect {
-        if let Some(position) = self.elements.iter().rposition(|element| element.tag == name) {
+        let open = |name| self.elements.iter().rposition(|element| element.tag == name);
+        if let Some(position) = open(name).or_else(|| open(tag::read_close(name))) {
             if position + 1 < self.elements.len() {
                 self.elements.truncate(position + 1);
                 self.broken = true;

@@ -70,10 +70,10 @@ impl<'v> Compiler<'v, '_> {
         node
     }
 
-    /// Target of a local `$ref`; others are unknown.
+    /// Target of a local `$ref`, which as a URI may carry percent escapes; others are unknown.
     fn reference(&self, schema: &'v Value) -> Option<&'v Value> {
         let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-        self.document.pointer(pointer)
+        self.document.pointer(pointer).or_else(|| self.document.pointer(&without_escapes(pointer)?))
     }
 
     fn list(&mut self, schema: &'v Value, keyword: &str) -> Vec<NodeId> {
@@ -86,6 +86,19 @@ impl<'v> Compiler<'v, '_> {
     fn object(&mut self, schema: &'v Value, keyword: &str) -> Option<NodeId> {
         schema.get(keyword).filter(|value| value.is_object()).map(|value| self.node(value))
     }
+}
+
+/// `text` with every `%` and two hexadecimal digits replaced by their byte. `None` when that is not UTF-8 or a
+/// `%` stands alone.
+fn without_escapes(text: &str) -> Option<String> {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Types that this schema alone allows.

@@ -62,6 +62,27 @@ fn references_resolve_and_cycles_end() {
 }
 
 #[test]
+fn references_with_percent_escapes_resolve() {
+    let definitions = json!({"Page<int>": {"type": "integer"}, "a b": {"type": "boolean"},
+        "a/b%": {"type": "number"}, "é": {"type": "null"}, "50%": {"type": "array"}});
+    for (pointer, expected) in [
+        ("#/$defs/Page%3Cint%3E", Some(TypeSet::INTEGER)),
+        ("#/$defs/Page<int>", Some(TypeSet::INTEGER)),
+        ("#/$defs/a%20b", Some(TypeSet::BOOLEAN)),
+        ("#/$defs/a~1b%25", Some(TypeSet::NUMBER)),
+        ("#/$defs/%C3%A9", Some(TypeSet::NULL)),
+        ("#/%24defs/a b", Some(TypeSet::BOOLEAN)),
+        ("#/$defs/50%", Some(TypeSet::ARRAY)),
+        ("#/$defs/%FF", None),
+        ("#/$defs/%é", None),
+    ] {
+        let parameters =
+            json!({"type": "object", "properties": {"x": {"$ref": pointer}}, "$defs": definitions});
+        assert_eq!(types_of(parameters, "x"), expected, "{pointer}");
+    }
+}
+
+#[test]
 fn hostile_schemas_end() {
     assert_eq!(one(json!({"$ref": "#/properties/x"})), None);
     assert_eq!(one(json!({"anyOf": [{"$ref": "#/properties/x"}, {"$ref": "#/properties/x"}]})), None);

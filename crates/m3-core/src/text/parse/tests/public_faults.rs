@@ -105,8 +105,22 @@ fn b1_a_dropped_token_text_is_restored() {
     let got = run(&options, [Piece::text(&text), lost, Piece::text(&tail)]);
     assert_eq!(calls(&got.parsed), [("f", json!({"filename": "a.md"}))]);
     assert_eq!(got.faults.total(), 0);
-    let outside = run(&options, [lost, Piece::text("a")]);
-    assert_eq!(outside.parsed.content.as_deref(), Some("a"));
+}
+
+#[test]
+fn b1_tag_like_tokens_stay_in_answers_and_reasoning() {
+    let mut options = options();
+    options.markers.tag_tokens = Arc::new([(200_006, "<filename>".to_owned())].into());
+    let lost = Piece { token: Some(200_006), text: "" };
+    let end = Piece { token: Some(200_020), text: "" };
+    let text = Piece::text;
+    let pieces = [text("<mm:think>the "), lost, text("</mm:think>write "), lost, text("x</filename>"), end];
+    let got = run(&options, pieces);
+    assert_eq!(got.parsed.reasoning.as_deref(), Some("the <filename>"));
+    assert_eq!(got.parsed.content.as_deref(), Some("write <filename>x</filename>"));
+    // Completions read no markup: there special tokens have no text, as their callers expect.
+    let raw = ParserOptions { parse_tools: false, parse_reasoning: false, ..options };
+    assert_eq!(run(&raw, [lost, text("a")]).parsed.content.as_deref(), Some("a"));
 }
 
 #[test]
