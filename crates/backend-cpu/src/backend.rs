@@ -16,7 +16,7 @@ use m3_model::shard::ShardPlan;
 use m3_model::taps::TapPoint;
 
 use crate::buffer::Precision;
-use crate::group::{Member, Terms};
+use crate::group::{Closer, Member, Terms};
 use crate::kernels::Kernels;
 use crate::machine;
 use crate::ops::{CpuOps, Sizes, Work};
@@ -40,7 +40,10 @@ enum Stage {
         work: Box<Work>,
         max_pages: u64,
     },
+    /// Dropped in this order: a worker that waits for peers only ends once the rank is closed.
     Serving {
+        #[expect(dead_code, reason = "only dropped")]
+        closer: Option<Closer>,
         worker: Worker,
         pool: Arc<PagePool>,
         submitted: u64,
@@ -281,8 +284,9 @@ impl Backend for CpuBackend {
             return unsupported(format!("{num_pages} pages: between 1 and {max_pages} fit"));
         }
         let pool = Arc::new(PagePool::new(self.layout.clone(), num_pages)?);
+        let closer = self.peers.as_ref().map(Member::closer);
         let worker = self.spawn(model, *work, pool.clone(), num_pages)?;
-        self.stage = Stage::Serving { worker, pool, submitted: 0 };
+        self.stage = Stage::Serving { closer, worker, pool, submitted: 0 };
         Ok(())
     }
 

@@ -51,6 +51,18 @@ pub(crate) struct Member {
     exchanges: u64,
 }
 
+/// Closes a rank from outside its thread, so that a thread that waits for peers ends.
+pub(crate) struct Closer {
+    group: Arc<Group>,
+    rank: usize,
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.group.poison(format!("rank {} was closed", self.rank));
+    }
+}
+
 /// Opaque bytes for a new group: this process and a number.
 pub(crate) fn new_comm_id() -> Vec<u8> {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +107,11 @@ impl Member {
         }
         drop(state);
         Ok(Member { group, rank, exchanges: 0 })
+    }
+
+    /// To be dropped before the rank's thread is waited for.
+    pub(crate) fn closer(&self) -> Closer {
+        Closer { group: self.group.clone(), rank: self.rank }
     }
 
     /// Publishes `mine` and hands all parts, in the order of ranks, to `read`.

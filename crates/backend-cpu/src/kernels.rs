@@ -86,4 +86,5 @@ macro_rules! scratch {
 scratch!(with_task_scratch, TASK_SCRATCH, f32);
 // For the kernels themselves.
 scratch!(with_scratch_f32, SCRATCH_F32, f32);
+#[cfg(target_arch = "x86_64")]
 scratch!(with_scratch_u16, SCRATCH_U16, u16);

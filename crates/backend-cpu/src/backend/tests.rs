@@ -236,7 +236,7 @@ fn a_panic_on_the_ranks_threads_is_fatal() {
     // Fewer pages than the table of rows believes in: writing to one of the others trips an invariant.
     let pool = Arc::new(PagePool::new(backend.layout.clone(), 1).unwrap());
     let worker = backend.spawn(model, *work, pool.clone(), 32).unwrap();
-    backend.stage = Stage::Serving { worker, pool, submitted: 0 };
+    backend.stage = Stage::Serving { closer: None, worker, pool, submitted: 0 };
     let ticket = prefill(&mut backend).unwrap();
     let error = wait(&mut backend, ticket).unwrap_err().to_string();
     assert!(error.starts_with("panicked: page ") && error.ends_with(" of 1"), "{error}");
@@ -255,6 +255,23 @@ fn a_rank_that_fails_ends_its_peers_by_name() {
     let expected = Error::Fatal("rank 1 failed: row 3 is not bound".to_owned());
     assert_eq!(wait(&mut second, bad).unwrap_err(), expected);
     assert_eq!(wait(&mut first, ticket).unwrap_err(), expected);
+}
+
+#[test]
+fn a_rank_closed_in_a_step_does_not_wait_for_its_peers() {
+    let comm_id = CpuDriver::detect().comm_id().unwrap();
+    let rank = |rank| {
+        let request = OpenRequest { rank, tp: 2, comm_id: comm_id.clone(), ..request(DTYPE_F32) };
+        serving(Kernels::detect(), &request, false)
+    };
+    let (mut first, mut second) = (rank(0), rank(1));
+    prefill(&mut first).unwrap();
+    let start = std::time::Instant::now();
+    drop(first);
+    // The collective's own deadline is five minutes.
+    assert!(start.elapsed().as_secs() < 60);
+    let ticket = prefill(&mut second).unwrap();
+    assert_eq!(wait(&mut second, ticket).unwrap_err(), Error::Fatal("rank 0 was closed".to_owned()));
 }
 
 #[test]

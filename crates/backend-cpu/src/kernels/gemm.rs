@@ -14,8 +14,11 @@ mod tests;
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
 use super::isa::Isa;
-use super::matrix::{Format, Matrix};
+#[cfg(target_arch = "x86_64")]
+use super::matrix::Format;
+use super::matrix::Matrix;
 use super::{Kernels, SendPtr};
 
 /// Rows of activations, `[num_rows, width]`.
@@ -69,6 +72,7 @@ impl<'a> Rows<'a> {
         self.data[self.start(row)..].as_ptr()
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn row_bf16(&self, bits: &[u16], row: usize) -> *const u16 {
         bits[self.start(row)..].as_ptr()
