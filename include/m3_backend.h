@@ -281,7 +281,7 @@ typedef struct m3_step_args {
 /* ---- wait ---- */
 
 /* Results in the caller's memory, one slot per logits position. The caller fills every array with "unset" values
- * first; a rank other than 0 leaves them alone. */
+ * first; a rank other than 0 leaves them alone, and may be given none: capacity 0, pointers that lead nowhere. */
 typedef struct m3_output_args {
     uint32_t size;
     uint32_t capacity;     /* slots; leave as it is */

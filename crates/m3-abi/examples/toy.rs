@@ -31,7 +31,7 @@ impl Driver for ToyDriver {
         Ok(ProbeReport {
             score: 1,
             num_devices: 1,
-            weight_formats: types::FORMAT_F32,
+            weight_formats: types::FORMAT_F32 | types::FORMAT_BF16 | types::FORMAT_MXFP8, // None is read.
             dtypes: types::DTYPE_F32,
             kv_dtypes: types::DTYPE_F32,
             flags: types::PROBE_BY_NAME_ONLY, // Never serve sums to someone who asked for a model.

@@ -162,6 +162,11 @@ const _: () = assert!(size_of::<Table>() >= <Table as Struct>::MINIMUM_BYTES);
 #[macro_export]
 macro_rules! export_backend {
     ($driver:expr) => {
+        #[cfg(panic = "abort")]
+        ::core::compile_error!(
+            "a backend must be built with panic = \"unwind\": its panics are caught at the table"
+        );
+
         #[allow(unsafe_code, clippy::missing_safety_doc)]
         const _: () = {
             $crate::exported_driver!($driver);

@@ -3,7 +3,7 @@
 
 mod support;
 
-use m3_abi::types::NONE;
+use m3_abi::types::{self, NONE};
 use m3_abi::{Driver, Error, OpenRequest, Output, Plugin, Step};
 
 const TOY: &str = include_str!("../examples/toy.rs");
@@ -54,6 +54,15 @@ fn toy_reads_through_its_page_table_and_scores_targets() {
     let mut output = Output::with_capacity(2, 0);
     instance.wait(ticket, &mut output).unwrap();
     assert_eq!(output.tokens, [6, (3 + 4 + 7 + 4 + 1) % 10]);
+}
+
+#[test]
+fn toy_takes_the_weights_of_any_checkpoint() {
+    let plugin = Plugin::open(&support::rust_plugin("toy")).unwrap();
+    let taken = plugin.probe(&m3_abi::ProbeRequest::default()).unwrap().weight_formats;
+    for format in [types::FORMAT_F32, types::FORMAT_BF16, types::FORMAT_MXFP8] {
+        assert!(taken & format != 0, "{format}");
+    }
 }
 
 #[test]
