@@ -217,10 +217,31 @@ pub unsafe fn fill_bytes(text: &mut Text, bytes: &[u8]) {
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), text.data, bytes.len()) };
 }
 
-/// What the other side wrote into `buffer`; a `len` beyond it only means that the sentence was cut.
+/// What the other side wrote into `buffer`, fit to be shown: up to the first zero byte, without a character that the
+/// end of the buffer cut, other control characters than line ends as spaces. A `len` beyond the buffer only means that
+/// the text was cut.
 pub fn text_in(buffer: &[u8], text: &Text) -> String {
     let written = usize::try_from(text.len).unwrap_or(usize::MAX).min(buffer.len());
-    String::from_utf8_lossy(&buffer[..written]).into_owned()
+    let bytes = buffer[..written].split(|byte| *byte == 0).next().unwrap_or_default();
+    let whole = match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    };
+    let shown = |character: char| match character {
+        '\n' => '\n',
+        other if other.is_control() => ' ',
+        other => other,
+    };
+    String::from_utf8_lossy(whole)
+        .trim_matches(|c: char| c.is_whitespace() || c.is_control())
+        .chars()
+        .map(shown)
+        .collect()
+}
+
+/// [`text_in`] on one line, as names and sentences are.
+pub fn line_in(buffer: &[u8], text: &Text) -> String {
+    text_in(buffer, text).replace('\n', " ")
 }
 
 #[cfg(test)]

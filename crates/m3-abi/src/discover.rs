@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Driver, ProbeReport, ProbeRequest};
-use crate::load::{LinkedBackend, Origin, Plugin};
+use crate::load::{LinkedBackend, Origin, Plugin, is_name};
 use crate::types::PROBE_BY_NAME_ONLY;
 
 /// What the user asked for.
@@ -30,8 +30,7 @@ impl Choice {
         if text.contains(std::path::is_separator) || text.ends_with(std::env::consts::DLL_SUFFIX) {
             return Ok(Choice::Path(PathBuf::from(text)));
         }
-        let named = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-        if text.is_empty() || !text.bytes().all(named) {
+        if !is_name(text) {
             return Err(format!("backend {text:?} is neither auto, a name (a-z, 0-9, _ and -), nor a path"));
         }
         Ok(Choice::Name(text.to_owned()))
@@ -161,7 +160,8 @@ fn by_name(name: &str, places: &Places<'_>, request: &ProbeRequest) -> Discovery
     let file = file_name(name);
     let folders = [&places.beside, &places.dir];
     let mut paths = folders.into_iter().flatten().map(|folder| folder.join(&file));
-    match paths.find(|path| path.exists()) {
+    // A broken link is there: its refusal tells more than its absence.
+    match paths.find(|path| path.symlink_metadata().is_ok()) {
         Some(path) => {
             let plugin = load(&path, Some(name));
             only(probed(name.to_owned(), Origin::File(path), plugin, request))

@@ -5,6 +5,7 @@
 //! destructors behind. Which files to load is [`crate::discover`]'s business.
 
 mod answer;
+mod file;
 mod instance;
 
 use std::path::{Path, PathBuf};
@@ -63,6 +64,7 @@ impl Plugin {
     /// [`Plugin::open`] in the name of another host (an older or newer one, for tests of the handshake).
     pub fn open_as(path: &Path, host: &Host) -> Result<Self> {
         let refuse = |why: String| Error::Unsupported(format!("cannot load {}: {why}", path.display()));
+        file::check(path).map_err(refuse)?;
         let library = open_library(path).map_err(|error| refuse(flat(&error)))?;
         // SAFETY: the symbol of this name has this type in every major.
         let query = unsafe { library.get::<Query>(QUERY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
@@ -105,15 +107,21 @@ impl Plugin {
         if pointer.is_null() {
             return Err(Error::Unsupported(err.or("refused without a reason")));
         }
+        // Before its size is judged: another major has other sizes.
+        // SAFETY: in every major a table opens with `size` and `major`.
+        check_major(unsafe { (&raw const (*pointer).major).read_unaligned() })?;
         // SAFETY: a table is readable as far as its `size` says.
         let table = unsafe { crossing::read_struct(pointer) }?;
         check_table(&table)?;
         // SAFETY: strings of a table are zero-terminated and live until the process ends.
         let (name, version) = unsafe { (c_text(table.name, "name"), c_text(table.version, "version")) };
         let (name, version) = (name?, version?);
-        if name.is_empty() {
-            return Err(Error::Unsupported("the table's name is empty".to_owned()));
+        if version.contains(char::is_control) {
+            return Err(Error::Unsupported(format!(
+                "the table's version {version:?} has control characters"
+            )));
         }
+        check_name(&name)?;
         Ok(Plugin { table, name: name.into(), version, origin })
     }
 
@@ -148,11 +156,34 @@ fn flat(error: &dyn std::error::Error) -> String {
     line.replace('\n', " ")
 }
 
+fn check_major(major: u32) -> Result<()> {
+    if major == MAJOR {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!("its table has major {major}, this program speaks major {MAJOR}")))
+}
+
+/// Whether `--backend` takes this as a name.
+pub(crate) fn is_name(text: &str) -> bool {
+    let named = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    !text.is_empty() && text != "auto" && text.bytes().all(named)
+}
+
+/// A backend of another name could be found, but never asked for.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::Unsupported("the table's name is empty".to_owned()));
+    }
+    if !is_name(name) {
+        return Err(Error::Unsupported(format!(
+            "the table's name {name:?} is none that --backend takes (a-z, 0-9, _ and -, but not auto)"
+        )));
+    }
+    Ok(())
+}
+
 fn check_table(table: &Table) -> Result<()> {
     let refuse = |sentence: String| Err(Error::Unsupported(sentence));
-    if table.major != MAJOR {
-        return refuse(format!("its table has major {}, this program speaks major {MAJOR}", table.major));
-    }
     let (size, ours) = (table.size as usize, size_of::<Table>());
     let (minor, newer) = (table.minor, table.minor > MINOR);
     if !newer && size > ours {
@@ -250,8 +281,8 @@ impl Driver for Plugin {
             flags: probe.flags,
             memory_total_bytes: probe.memory_total_bytes,
             memory_free_bytes: probe.memory_free_bytes,
-            device: crossing::text_in(&device, &probe.device),
-            arch: crossing::text_in(&arch, &probe.arch),
+            device: crossing::line_in(&device, &probe.device),
+            arch: crossing::line_in(&arch, &probe.arch),
             paths: crossing::text_in(&paths, &probe.paths),
         })
     }

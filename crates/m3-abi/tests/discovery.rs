@@ -150,6 +150,16 @@ fn a_named_backend_that_refuses_is_not_replaced() {
     assert!(name(&discovery).unwrap_err().contains("the script has no hardware"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_named_backend_behind_a_broken_link_is_refused_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("libm3_backend_linked.so");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let said = name(&look("linked", &[], Some(folder.path()))).unwrap_err();
+    assert!(said.contains(&format!("cannot load {}", link.display())), "{said}");
+}
+
 #[test]
 fn a_file_reached_twice_is_probed_once() {
     let folder = tempfile::tempdir().unwrap();

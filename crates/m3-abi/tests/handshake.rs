@@ -100,6 +100,7 @@ fn null_optional_entry_means_cannot() {
 #[test]
 fn tables_that_are_refused() {
     check_refused("wrong major", &["major 2", "major 1"]);
+    check_refused("wrong major and size", &["major 2", "major 1"]);
     check_refused("small size", &["size 8", "at least 120"]);
     check_refused("huge size", &["size 1048576", "at most 4096"]);
     check_refused("odd size", &["size 181", "multiple of 8"]);
@@ -109,6 +110,10 @@ fn tables_that_are_refused() {
     check_refused("no name", &["name is null"]);
     check_refused("empty name", &["name is empty"]);
     check_refused("long name", &["name is longer than 64 bytes"]);
+    check_refused("capital name", &["name \"SM90\"", "a-z, 0-9, _ and -"]);
+    check_refused("named auto", &["name \"auto\"", "--backend"]);
+    check_refused("name in lines", &["name \"a\\nb\"", "--backend"]);
+    check_refused("version in lines", &["version \"1\\n", "control characters"]);
     check_refused("refuses", &["not on a tuesday"]);
     check_refused("refuses silently", &["without a reason"]);
 }
@@ -137,6 +142,34 @@ fn files_that_are_no_libraries() {
 }
 
 #[test]
+fn truncated_library_is_refused_and_does_not_kill_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(rust_plugin("toy")).unwrap();
+    let path = folder.path().join("libm3_backend_cut.so");
+    for kept in [4, 63, 64, 100, 5_000, 100_000] {
+        std::fs::write(&path, &whole[..kept]).unwrap();
+        let refusal = Plugin::open(&path).unwrap_err().to_string();
+        assert!(refusal.contains("cannot load"), "{kept}: {refusal}");
+        assert!(
+            kept < 100 || refusal.contains(&format!("truncated: the file has {kept} bytes")),
+            "{refusal}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipe_or_folder_in_place_of_a_library_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("libm3_backend_pipe.so");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe, folder.path().to_owned()] {
+        let refusal = Plugin::open(&path).unwrap_err().to_string();
+        assert!(refusal.contains("it is no file"), "{refusal}");
+    }
+}
+
+#[test]
 fn hosts_of_other_versions_in_front_of_both_plugins() {
     let folder = tempfile::tempdir().unwrap();
     for path in [c_plugin(folder.path(), "c", "none"), rust_plugin("toy")] {
@@ -160,6 +193,17 @@ fn probe_that_refuses_or_has_no_score() {
 }
 
 #[test]
+fn texts_with_lying_lengths_or_control_characters_are_shown_clean() {
+    let refusal = |fault| opened(fault).probe(&ProbeRequest::default()).unwrap_err().to_string();
+    assert_eq!(refusal("text length"), "backend c refused probe without a reason");
+    assert_eq!(refusal("text with terminator"), "no device");
+    assert_eq!(refusal("text in lines"), "no device:  [31mred");
+    let report = opened("probe lengths").probe(&ProbeRequest::default()).unwrap();
+    assert_eq!((report.device.as_str(), report.arch.as_str()), ("a script in C", "c"));
+    assert_eq!(report.paths, "sample: script\nembed: none");
+}
+
+#[test]
 fn open_that_gives_nothing() {
     let Err(refusal) = opened("null instance").open(&support::request()) else { panic!("null was taken") };
     assert!(matches!(&refusal, Error::Fatal(said) if said.contains("gave null")), "{refusal}");
@@ -171,6 +215,7 @@ fn ready_that_lies() {
         ("ready overrun", "wrote past the 40 bytes of m3_ready"),
         ("ready size", "has size 4096 after ready; it was given 40"),
         ("zero page", "a page has 0 bytes"),
+        ("too many pages", "18446744073709551615 pages of 4 bytes, more than 2^64"),
     ] {
         let mut instance = opened(fault).open(&support::request()).unwrap();
         instance.load(&support::embedding()).unwrap();
@@ -192,6 +237,9 @@ fn answers_that_lie_while_serving() {
     check_fatal("tap values", "values; at most", |it| it.tap("logits"));
     check_fatal("region count", "1073741824 regions", |it| it.regions());
     check_fatal("page bytes", "2 pages have 1073741824 bytes", |it| it.read_pages(&[1, 2], &mut Vec::new()));
+    check_fatal("page of 2^60", "2 pages have 2305843009213693952 bytes, more than memory has", |it| {
+        it.read_pages(&[1, 2], &mut Vec::new())
+    });
     check_fatal("encode rows", "1000 embedding rows of 8 patches", |it| {
         it.encode(&[0.0; 24], 3, &[[1, 2, 4]])
     });

@@ -24,12 +24,14 @@ impl Sentence {
 
     /// The pointer to pass, with the room empty.
     pub(super) fn text(&mut self) -> *mut Text {
+        // A length without a text must not show the sentence before.
+        self.buffer[0] = 0;
         self.text = crossing::text_of(self.buffer.as_mut_slice());
         &raw mut self.text
     }
 
     pub(super) fn or(&self, nothing: &str) -> String {
-        let said = crossing::text_in(self.buffer.as_slice(), &self.text);
+        let said = crossing::line_in(self.buffer.as_slice(), &self.text);
         if said.is_empty() { nothing.to_owned() } else { said }
     }
 

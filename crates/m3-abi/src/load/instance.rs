@@ -146,6 +146,10 @@ impl Backend for Instance {
         if ready.page_bytes == 0 {
             return self.lie("says a page has 0 bytes".to_owned());
         }
+        if ready.page_bytes.checked_mul(ready.max_pages).is_none() {
+            let (pages, bytes) = (ready.max_pages, ready.page_bytes);
+            return self.lie(format!("says it has room for {pages} pages of {bytes} bytes, more than 2^64"));
+        }
         self.page_bytes = ready.page_bytes;
         Ok(ready)
     }
@@ -235,7 +239,11 @@ impl Backend for Instance {
     fn read_pages(&mut self, pages: &[u32], bytes: &mut Vec<u8>) -> Result<()> {
         let (count, pages) = (pages.len() as u64, span_of(pages));
         bytes.clear();
-        bytes.resize((self.page_bytes * count) as usize, 0);
+        let room = self.page_bytes.saturating_mul(count);
+        if usize::try_from(room).is_err() || bytes.try_reserve_exact(room as usize).is_err() {
+            return self.lie(format!("says {count} pages have {room} bytes, more than memory has"));
+        }
+        bytes.resize(room as usize, 0);
         let mut retried = false;
         loop {
             let mut text = text_of(bytes);
@@ -246,7 +254,7 @@ impl Backend for Instance {
                 return Ok(());
             }
             // A page may be longer in canonical order than on the device, but not by orders of magnitude.
-            if retried || text.len > (self.page_bytes * count).saturating_mul(16) {
+            if retried || text.len > room.saturating_mul(16) {
                 return self.lie(format!("says {count} pages have {len} bytes; {} were given", bytes.len()));
             }
             retried = true;
@@ -328,6 +336,9 @@ impl Backend for Instance {
                 return self.lie(format!("says tap {name} has {values} values; at most {MOST} are believed"));
             }
             let fits = values as usize <= data.len();
+            if !fits && data.try_reserve_exact(values as usize).is_err() {
+                return self.lie(format!("says tap {name} has {values} values, more than memory has"));
+            }
             data.resize(values as usize, 0.0);
             if fits {
                 return Ok(Tap { shape: shape.to_vec(), data });

@@ -50,6 +50,9 @@ typedef struct instance {
 
 static int32_t probe(const m3_probe_args *args, m3_probe *out, m3_text *err) {
     (void)args;
+    if (is("text length")) return err->len = UINT64_MAX, M3_UNSUPPORTED;
+    if (is("text with terminator")) return say(err, M3_UNSUPPORTED, "no device"), err->len += 1, M3_UNSUPPORTED;
+    if (is("text in lines")) return say(err, M3_UNSUPPORTED, "no\tdevice:\n\x1b[31mred\n");
     if (is("probe refuses")) return say(err, M3_UNSUPPORTED, "no device: the script has no hardware");
     out->score = is("score 0") ? 0 : 50;
     out->num_devices = 1;
@@ -59,7 +62,8 @@ static int32_t probe(const m3_probe_args *args, m3_probe *out, m3_text *err) {
     out->memory_total_bytes = 1u << 20;
     put(&out->device, "a script in C");
     put(&out->arch, "c");
-    put(&out->paths, "sample: script\n");
+    put(&out->paths, "sample: script\nembed: none\n");
+    if (is("probe lengths")) out->device.len = out->arch.len = out->paths.len = UINT64_MAX;
     return M3_OK;
 }
 
@@ -85,7 +89,8 @@ static int32_t ready(void *self, m3_ready *out, m3_text *err) {
     instance *me = self;
     if (me->num_tensors == 0) return say(err, M3_UNSUPPORTED, "no tensor was loaded");
     out->page_bytes = is("zero page") ? 0 : 4;
-    out->max_pages = 64;
+    out->max_pages = is("too many pages") ? UINT64_MAX : 64;
+    if (is("page of 2^60")) out->page_bytes = UINT64_C(1) << 60, out->max_pages = 8;
     if (is("ready overrun")) memset(out, 1, sizeof *out + 16);
     if (is("ready overrun")) out->size = (uint32_t)sizeof *out;
     if (is("ready size")) out->size = 4096;
@@ -276,6 +281,11 @@ static void misbehave(m3_table *table) {
     if (is("newer")) table->minor = M3_MINOR + 7, table->size = (uint32_t)sizeof(newer_table);
     if (is("older")) table->size = (uint32_t)offsetof(m3_table, copy_pages);
     if (is("wrong major")) table->major = M3_MAJOR + 1;
+    if (is("wrong major and size")) table->major = M3_MAJOR + 1, table->size = 64;
+    if (is("capital name")) table->name = "SM90";
+    if (is("named auto")) table->name = "auto";
+    if (is("name in lines")) table->name = "a\nb";
+    if (is("version in lines")) table->version = "1\n\x1b[31m";
     if (is("small size")) table->size = 8;
     if (is("huge size")) table->size = 1u << 20;
     if (is("odd size")) table->size = (uint32_t)sizeof *table - 3;
