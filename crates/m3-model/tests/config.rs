@@ -126,7 +126,7 @@ fn all_unsupported_values_come_in_one_error() {
     config["vision_feature_layer"] = json!(-2);
     config["quantization_config"] = json!({"quant_method": "modelopt", "quant_algo": "NVFP4"});
     let found = problems(&config);
-    assert_eq!(found.len(), 18, "{found:#?}");
+    assert_eq!(found.len(), 19, "{found:#?}");
     let message = read(&config).expect_err("refused").to_string();
     for line in [
         r#"text_config.hidden_act: "silu" (supported: "swigluoai")"#,
@@ -136,9 +136,41 @@ fn all_unsupported_values_come_in_one_error() {
         r#"text_config.sparse_attention_config.sparse_score_type: "mean" (supported: "max")"#,
         r#"vision_config.hidden_act: "quick_gelu" (supported: "gelu")"#,
         r#"vision_feature_layer: -2 (supported: -1)"#,
+        r#"quantization_config.quant_algo: "NVFP4" (supported: absent or null)"#,
         r#"quantization_config.quant_method: "modelopt" (supported: "mxfp8", or no quantization_config)"#,
     ] {
         assert!(message.contains(line), "{line}\nin {message}");
+    }
+}
+
+#[test]
+fn nvfp4_is_refused_by_its_name_wherever_it_stands() {
+    for (method, said) in [
+        (json!({"quant_algo": "NVFP4"}), r#"quantization_config.quant_algo: "NVFP4""#),
+        (
+            json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
+            r#"quantization_config.format: "nvfp4-pack-quantized""#,
+        ),
+        (json!({"quant_method": "modelopt_fp4"}), r#"quantization_config.quant_method: "modelopt_fp4""#),
+    ] {
+        let message =
+            read(&with(&m3_config(false), "quantization_config", method)).expect_err("no").to_string();
+        assert!(message.contains(said), "{message}");
+    }
+    let number = with(&m3_config(false), "quantization_config", json!({"quant_method": 5}));
+    assert_eq!(problems(&number).len(), 1, "{:#?}", problems(&number));
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_named_beside_a_value_of_the_wrong_kind() {
+    let mut config = m3_config(false);
+    merge(
+        &mut config["text_config"],
+        json!({"head_dim": -1, "num_experts_per_tok": 999, "num_attention_heads": 7}),
+    );
+    let keys: Vec<String> = problems(&config).into_iter().map(|problem| problem.key).collect();
+    for key in ["head_dim", "num_experts_per_tok", "num_attention_heads"] {
+        assert!(keys.contains(&format!("text_config.{key}")), "{key} in {keys:?}");
     }
 }
 

@@ -29,9 +29,13 @@ pub(super) fn read(root: &Section<'_>, nested: Option<&Section<'_>>) -> Quantiza
 
 fn read_method(section: Section<'_>) -> Quantization {
     let notes = section.notes;
-    let method = section.text("quant_method");
-    if method != Some("mxfp8") {
-        let value = method.map_or_else(|| "missing".to_owned(), |method| format!("\"{method}\""));
+    let method = section.get("quant_method");
+    if method.and_then(Value::as_str) != Some("mxfp8") {
+        let value = method.map_or_else(|| "missing".to_owned(), super::section::short);
+        // Exporters keep the name of the format in one of these.
+        for key in ["quant_algo", "moe_quant_algo", "format"] {
+            section.only(key, &[]);
+        }
         notes.problem(section.name("quant_method"), value, "\"mxfp8\", or no quantization_config");
         return Quantization::None;
     }

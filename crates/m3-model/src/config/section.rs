@@ -113,10 +113,6 @@ impl<'a> Section<'a> {
         })
     }
 
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        self.typed(key, "a string", Value::as_str)
-    }
-
     pub(super) fn list(&self, key: &str) -> Option<&'a [Value]> {
         self.typed(key, "a list", |value| value.as_array().map(Vec::as_slice))
     }

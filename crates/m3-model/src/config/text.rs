@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::section::{Notes, Section, agreed, required};
-use super::{TextConfig, layers};
+use super::section::{Section, agreed, required};
+use super::{SparseConfig, TextConfig, layers};
 
 const MOST_EXPERTS: usize = 4096;
 
@@ -65,6 +65,16 @@ pub(super) fn read(section: &Section<'_>) -> Option<TextConfig> {
     let sparse = layers::read_sparse(section, &sparse_section);
     sparse_section.finish();
     let (rope_theta, rotary_dim) = rotary;
+    let sizes = Sizes {
+        num_heads,
+        num_kv_heads,
+        head_dim,
+        rotary_dim,
+        num_experts,
+        experts_per_token,
+        sparse: sparse.as_ref(),
+    };
+    check_relations(section, &sizes);
     let text = TextConfig {
         hidden_size: hidden_size?,
         vocab_size: vocab_size?,
@@ -86,7 +96,6 @@ pub(super) fn read(section: &Section<'_>) -> Option<TextConfig> {
         sparse: sparse?,
         layers: plan?,
     };
-    check_relations(section, &text);
     Some(text)
 }
 
@@ -166,43 +175,43 @@ fn rotary(section: &Section<'_>, head_dim: Option<usize>) -> (Option<f64>, Optio
     (theta, Some(dim))
 }
 
-fn check_relations(section: &Section<'_>, text: &TextConfig) {
-    let notes: &Notes = section.notes;
-    let sparse = &text.sparse;
+/// What [`check_relations`] compares; what is missing or wrong by itself is `None` and hides no other problem.
+struct Sizes<'a> {
+    num_heads: Option<usize>,
+    num_kv_heads: Option<usize>,
+    head_dim: Option<usize>,
+    rotary_dim: Option<usize>,
+    num_experts: Option<usize>,
+    experts_per_token: Option<usize>,
+    sparse: Option<&'a SparseConfig>,
+}
+
+fn check_relations(section: &Section<'_>, sizes: &Sizes<'_>) {
     let refuse = |wrong: bool, key: &str, value: usize, supported: String| {
         if wrong {
-            notes.problem(section.name(key), value, supported);
+            section.notes.problem(section.name(key), value, supported);
         }
     };
-    refuse(
-        !text.num_heads.is_multiple_of(text.num_kv_heads),
-        "num_attention_heads",
-        text.num_heads,
-        format!("a multiple of the {} KV heads", text.num_kv_heads),
-    );
-    refuse(
-        sparse.num_index_heads != text.num_kv_heads,
-        "sparse_num_index_heads",
-        sparse.num_index_heads,
-        format!("{}, one per KV head", text.num_kv_heads),
-    );
-    let widest = text.head_dim.min(sparse.index_dim);
-    refuse(
-        !text.rotary_dim.is_multiple_of(2) || text.rotary_dim > widest,
-        "rotary_dim",
-        text.rotary_dim,
-        format!("an even number up to {widest}, the smaller of head_dim and the index head size"),
-    );
-    refuse(
-        text.experts_per_token > text.num_experts,
-        "num_experts_per_tok",
-        text.experts_per_token,
-        format!("up to num_local_experts, {}", text.num_experts),
-    );
-    refuse(
-        sparse.init_blocks + sparse.local_blocks > sparse.topk_blocks,
-        "sparse_topk_blocks",
-        sparse.topk_blocks,
-        format!("at least {}, the forced blocks", sparse.init_blocks + sparse.local_blocks),
-    );
+    if let (Some(heads), Some(kv_heads)) = (sizes.num_heads, sizes.num_kv_heads) {
+        let supported = format!("a multiple of the {kv_heads} KV heads");
+        refuse(!heads.is_multiple_of(kv_heads), "num_attention_heads", heads, supported);
+    }
+    if let (Some(experts), Some(chosen)) = (sizes.num_experts, sizes.experts_per_token) {
+        let supported = format!("up to num_local_experts, {experts}");
+        refuse(chosen > experts, "num_experts_per_tok", chosen, supported);
+    }
+    let Some(sparse) = sizes.sparse else { return };
+    if let Some(kv_heads) = sizes.num_kv_heads {
+        let (heads, supported) = (sparse.num_index_heads, format!("{kv_heads}, one per KV head"));
+        refuse(heads != kv_heads, "sparse_num_index_heads", heads, supported);
+    }
+    if let (Some(head_dim), Some(rotary)) = (sizes.head_dim, sizes.rotary_dim) {
+        let widest = head_dim.min(sparse.index_dim);
+        let supported =
+            format!("an even number up to {widest}, the smaller of head_dim and the index head size");
+        refuse(!rotary.is_multiple_of(2) || rotary > widest, "rotary_dim", rotary, supported);
+    }
+    let forced = sparse.init_blocks + sparse.local_blocks;
+    let supported = format!("at least {forced}, the forced blocks");
+    refuse(forced > sparse.topk_blocks, "sparse_topk_blocks", sparse.topk_blocks, supported);
 }
