@@ -96,6 +96,9 @@ impl Checkpoint {
         let index = Index::read(path)?;
         let shards = Shards::open(path)?;
         let mut matched = locate::locate(&loaded.config, &shards, index.as_ref());
+        if let Some(fault) = unused_fault(&shards, &matched) {
+            matched.faults.insert(0, fault);
+        }
         matched.faults.extend(index.iter().flat_map(|index| index.check(&shards)));
         if matched.faults.is_empty() {
             matched.faults = scan::nan_scales(&shards, &matched.tensors);
@@ -223,12 +226,32 @@ fn without_vision(config_json: &[u8]) -> Result<Vec<u8>, ModelError> {
     serde_json::to_vec(&value).map_err(json)
 }
 
-fn report(loaded: &Loaded, shards: &Shards, matched: &Match, index: Option<&Index>) -> Report {
-    let mut extra: Vec<String> =
+/// Stored tensors that the model does not use: draft modules', others.
+fn unused(shards: &Shards, matched: &Match) -> (Vec<String>, Vec<String>) {
+    let mut names: Vec<String> =
         shards.places.keys().filter(|name| !matched.used.contains(*name)).cloned().collect();
-    extra.sort();
-    let (draft, extra_tensors): (Vec<String>, Vec<String>) =
-        extra.into_iter().partition(|name| is_draft(name));
+    names.sort();
+    names.into_iter().partition(|name| is_draft(name))
+}
+
+/// A tensor that is missed is often there under another name. Not said when vision tensors are missing: all of them
+/// would count as unused.
+fn unused_fault(shards: &Shards, matched: &Match) -> Option<Fault> {
+    const SHOWN: usize = 8;
+    let any = |kind: fn(&Fault) -> bool| matched.faults.iter().any(kind);
+    if !any(|fault| matches!(fault, Fault::Missing { .. }))
+        || any(|fault| matches!(fault, Fault::PartialVision { .. }))
+    {
+        return None;
+    }
+    let (_, mut first) = unused(shards, matched);
+    let count = first.len();
+    first.truncate(SHOWN);
+    (count > 0).then_some(Fault::Unused { count, first })
+}
+
+fn report(loaded: &Loaded, shards: &Shards, matched: &Match, index: Option<&Index>) -> Report {
+    let (draft, extra_tensors) = unused(shards, matched);
     let entries = || shards.list.iter().flat_map(|shard| &shard.entries);
     Report {
         naming: matched.naming,

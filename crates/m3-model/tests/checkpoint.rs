@@ -397,6 +397,18 @@ fn tensors_outside_the_index_are_reported() {
     assert_eq!(checkpoint.report().unindexed_tensors, [GATE]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_folder_in_place_of_a_shard_is_refused_at_once() {
+    let config = tiny_config(false);
+    for command in ["mkfifo", "mkdir"] {
+        let folder = Folder::new(&config, &tensors(&config));
+        let pipe = folder.path().join("odd.safetensors");
+        assert!(std::process::Command::new(command).arg(&pipe).status().expect("runs").success());
+        assert_eq!(faults(&folder), [Fault::NoFile { file: "odd.safetensors".to_owned() }], "{command}");
+    }
+}
+
 /// Public fault M6: one tensor too many is listed, one too few refuses the folder, both by name.
 #[test]
 fn m6_extra_tensors_are_listed_and_missing_ones_refused() {
@@ -413,7 +425,10 @@ fn m6_extra_tensors_are_listed_and_missing_ones_refused() {
     let last = tensors.remove("language_model.lm_head.weight").expect("the head");
     tensors.remove(GATE);
     let found = faults(&Folder::new(&config, &tensors));
-    let missing: Vec<_> = found
+    let unused = Fault::Unused { count: 1, first: vec!["bogus.weight".to_owned()] };
+    assert_eq!(found[0], unused, "what is there under another name is the first thing to look at");
+    assert_eq!(unused.to_string(), "1 stored tensor is in no place of this config: bogus.weight");
+    let missing: Vec<_> = found[1..]
         .iter()
         .map(|fault| match fault {
             Fault::Missing { tensor, shape, .. } => (tensor.as_str(), shape.clone()),

@@ -5,6 +5,8 @@
 pub enum Fault {
     #[error("the folder holds no *.safetensors file")]
     NoFiles,
+    #[error("{file} is a pipe, a folder or a device, no file")]
+    NoFile { file: String },
     #[error("{file} is {file_bytes} bytes, too short for a safetensors header")]
     TooShort { file: String, file_bytes: u64 },
     #[error("{file} is truncated: its header alone says {header_bytes} bytes, the file has {file_bytes}")]
@@ -31,6 +33,9 @@ pub enum Fault {
     Duplicate { tensor: String, first: String, second: String },
     #[error("tensor {tensor} {shape:?} is missing{}", indexed.as_ref().map(|file| format!(" (the index expects it in {file})")).unwrap_or_default())]
     Missing { tensor: String, shape: Vec<u64>, indexed: Option<String> },
+    /// Only said beside a missing tensor, which may be there under another name.
+    #[error("{count} stored {}: {}", if *count == 1 { "tensor is in no place of this config" } else { "tensors are in no place of this config" }, some(*count, first))]
+    Unused { count: usize, first: Vec<String> },
     #[error("{file}: tensor {tensor} has no scales ({tensor}_scale_inv or {tensor}_scale)")]
     MissingScale { file: String, tensor: String },
     #[error("tensor {tensor} has its scales twice, as {first} and as {second}")]
@@ -53,4 +58,9 @@ pub enum Fault {
     IndexedFile { index: String, file: String },
     #[error("{index} says that tensor {tensor} is in {file}, it is {}", found_in.as_ref().map_or_else(|| "nowhere".to_owned(), |other| format!("in {other}")))]
     IndexedTensor { index: String, tensor: String, file: String, found_in: Option<String> },
+}
+
+fn some(count: usize, first: &[String]) -> String {
+    let more = count - first.len();
+    if more == 0 { first.join(", ") } else { format!("{} and {more} more", first.join(", ")) }
 }

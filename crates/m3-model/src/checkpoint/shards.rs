@@ -102,8 +102,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
 
 fn open(path: &Path) -> Result<Result<Shard, Vec<Fault>>, ModelError> {
     let io = |source| ModelError::Io { path: path.to_owned(), source };
-    let mut handle = File::open(path).map_err(io)?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Opening a pipe waits for somebody who writes.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Ok(Err(vec![Fault::NoFile { file }]));
+    }
+    let mut handle = File::open(path).map_err(io)?;
     let entries = match header::read(&file, &mut handle).map_err(io)? {
         Ok(entries) => entries,
         Err(faults) => return Ok(Err(faults)),
