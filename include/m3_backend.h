@@ -66,7 +66,6 @@ extern "C" {
 /* m3_open_args.flags */
 #define M3_OPEN_SOLO 1u         /* one rank of a larger world, collectives skipped; output is meaningless */
 #define M3_OPEN_TAPS 2u         /* keep the named points of the last step for `tap` */
-#define M3_OPEN_PACK_WEIGHTS 4u /* keep a second, packed copy of the weights where that is faster */
 
 /* m3_seq.flags */
 #define M3_SEQ_CHAINED 1u /* the single input token is the one this row sampled last */

@@ -16,12 +16,11 @@ pub struct Setup {
     /// Pages to reserve; they are handed out in a shuffled order.
     pub num_pages: usize,
     pub max_step_tokens: u32,
-    pub pack_weights: bool,
 }
 
 impl Setup {
     pub fn with_dtype(dtype: u32) -> Self {
-        Setup { dtype, tp: 1, ep: 1, num_pages: 256, max_step_tokens: 4096, pack_weights: false }
+        Setup { dtype, tp: 1, ep: 1, num_pages: 256, max_step_tokens: 4096 }
     }
 
     pub fn with_ranks(dtype: u32, tp: u32, ep: u32) -> Self {
@@ -54,7 +53,6 @@ impl World {
             max_step_tokens: setup.max_step_tokens,
             max_context: MAX_CONTEXT,
             max_logprobs: 20,
-            pack_weights: setup.pack_weights,
             taps: true,
             page_memory_bytes: 1 << 30,
             num_threads: 0,

@@ -22,11 +22,6 @@ fn one_rank_bfloat16() {
 }
 
 #[test]
-fn packed_weights_bfloat16() {
-    holds(&Setup { pack_weights: true, ..Setup::with_dtype(DTYPE_BF16) });
-}
-
-#[test]
 fn two_ranks_float32() {
     holds(&Setup::with_ranks(DTYPE_F32, 2, 1));
 }

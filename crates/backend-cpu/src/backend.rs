@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use m3_abi::types::{
-    DTYPE_BF16, DTYPE_F32, OPEN_PACK_WEIGHTS, OPEN_SOLO, OPEN_TAPS, PageCopy, Ready, Region, WarmShape,
-};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32, OPEN_SOLO, OPEN_TAPS, PageCopy, Ready, Region, WarmShape};
 use m3_abi::{Backend, Error, OpenRequest, Output, Result, Step, Tap, TensorView, Ticket};
 use m3_model::batch::{Limits, RowTable};
 use m3_model::config::ModelConfig;
@@ -98,8 +96,7 @@ fn check(request: &OpenRequest) -> Result<Precision> {
     if request.device != 0 {
         return unsupported(format!("device {}: this machine is one device, 0", request.device));
     }
-    // OPEN_PACK_WEIGHTS asks for a packed copy where that is faster: with kernels that stream rows it is nowhere.
-    if request.flags & !(OPEN_SOLO | OPEN_TAPS | OPEN_PACK_WEIGHTS) != 0 {
+    if request.flags & !(OPEN_SOLO | OPEN_TAPS) != 0 {
         return unsupported(format!("unknown open flags {:#x}", request.flags));
     }
     match request.dtype {

@@ -67,8 +67,6 @@ pub const PROBE_BY_NAME_ONLY: u32 = 2;
 pub const OPEN_SOLO: u32 = 1;
 /// [`OpenArgs::flags`]: keep the named points of the last step for `tap` (slow; conformance only).
 pub const OPEN_TAPS: u32 = 2;
-/// [`OpenArgs::flags`]: keep a second, packed copy of the weights where that is faster (counted in the memory plan).
-pub const OPEN_PACK_WEIGHTS: u32 = 4;
 
 /// Given by the host to `m3_backend_query`.
 #[repr(C)]

@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use m3_abi::types::{DTYPE_BF16, OPEN_PACK_WEIGHTS, OPEN_TAPS, PROBE_KEEP_MAPPED, Ready, WarmShape};
+use m3_abi::types::{DTYPE_BF16, OPEN_TAPS, PROBE_KEEP_MAPPED, Ready, WarmShape};
 use m3_abi::{Backend, Driver, OpenRequest, ProbeReport, ProbeRequest};
 use m3_model::checkpoint::Checkpoint;
 use m3_model::config::ModelConfig;
@@ -35,8 +35,6 @@ pub struct LoadOptions {
     /// Worker threads of a CPU rank; 0 = the backend decides.
     pub num_threads: u32,
     pub max_logprobs: u32,
-    /// Keep a second, packed copy of the weights where that is faster.
-    pub pack_weights: bool,
     /// Keep the named points of the last step (slow; conformance only).
     pub taps: bool,
     /// A collective older than this is aborted; 0 = the backend's default.
@@ -56,7 +54,6 @@ impl Default for LoadOptions {
             page_memory_bytes: 0,
             num_threads: 0,
             max_logprobs: 20,
-            pack_weights: false,
             taps: false,
             collective_timeout_ms: 0,
         }
@@ -227,7 +224,6 @@ fn open(
     let comm_id = if options.tp > 1 { driver.comm_id().map_err(refused)? } else { Vec::new() };
     let mut flags = 0;
     flags |= if options.taps { OPEN_TAPS } else { 0 };
-    flags |= if options.pack_weights { OPEN_PACK_WEIGHTS } else { 0 };
     let request = OpenRequest {
         flags,
         tp: options.tp,

@@ -175,7 +175,6 @@ fn load_options(options: &Options, report: &ProbeReport, context: usize) -> Load
         max_rows: max_running(&options.engine) as u32,
         max_step_tokens: max_step_tokens(&options.engine) as u32,
         max_context: context as u32,
-        pack_weights: backend.pack_weights,
         num_threads: backend.threads,
         max_logprobs: options.model.max_logprobs,
         ..LoadOptions::default()

@@ -56,7 +56,6 @@ pub struct BackendOptions {
     pub page_memory_bytes: u64,
     /// Share of a device's memory for weights and pages; `None` = not said.
     pub memory_share: Option<f64>,
-    pub pack_weights: bool,
 }
 
 /// Limits of the engine. `None` = decided at load.
@@ -144,7 +143,6 @@ impl BackendOptions {
             threads: count(parsed, "threads", 0, 4096)?.unwrap_or(0) as u32,
             page_memory_bytes: memory.transpose()?.unwrap_or(0),
             memory_share: share(parsed)?,
-            pack_weights: parsed.has("pack-weights"),
         })
     }
 }

@@ -132,7 +132,6 @@ pub const FLAGS: &[Flag] = &[
     row("kv-cache-memory-bytes", &[], Value("BYTES"), Set, ENGINE, "most memory for pages; accepts 4G, 512M (default: the backend decides)"),
     row("mem-fraction-static", &[], Value("F"), Set, ENGINE, "share of a device's memory that weights and pages may take together"),
     row("gpu-memory-utilization", &[], Value("F"), NotYet, ENGINE, "it would include workspace, which is not known before loading; give --mem-fraction-static or --kv-cache-memory-bytes"),
-    row("pack-weights", &[], Switch, Set, ENGINE, "keep a second, packed copy of the weights where that is faster"),
     row("cpu-offload-gb", &[], Value("GB"), Only(&["0"]), ENGINE, "weights are never off-loaded"),
     row("attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
     row("mm-attention-backend", &[], Value("NAME"), Harmless, ENGINE, "the plugin picks its kernels"),
