@@ -162,6 +162,15 @@ fn nvfp4_is_refused_by_its_name_wherever_it_stands() {
 }
 
 #[test]
+fn numbers_beyond_f32_are_refused_and_do_not_become_infinity_or_zero() {
+    for number in [json!(1e300), json!(1e-300)] {
+        let mut config = m3_config(false);
+        merge(&mut config["text_config"], json!({"rms_norm_eps": number, "routed_scaling_factor": number}));
+        assert_eq!(problems(&config).len(), 2, "{:#?}", problems(&config));
+    }
+}
+
+#[test]
 fn sizes_that_do_not_fit_are_named_beside_a_value_of_the_wrong_kind() {
     let mut config = m3_config(false);
     merge(
@@ -469,5 +478,12 @@ fn generation_defaults_are_read() {
     for key in ["eos_token_id: \"x\"", "temperature: -1", "top_p: 1.5", "top_k: -2"] {
         assert!(message.contains(key), "{key} in {message}");
     }
+    assert_eq!(
+        read("[]").expect_err("a list").to_string(),
+        "generation_config.json: the file: [] (supported: an object)"
+    );
+    let message = read(r#"{"do_sample": "yes", "temperature": 1e300}"#).expect_err("both wrong").to_string();
+    assert!(message.contains("do_sample: \"yes\" (supported: true or false)"), "{message}");
+    assert!(message.contains("temperature: 1e+300"), "{message}");
     assert!(read("[").expect_err("no JSON").to_string().starts_with("generation_config.json is not JSON"));
 }

@@ -29,7 +29,7 @@ impl GenerationConfig {
         let value: Value = serde_json::from_slice(bytes)
             .map_err(|source| ModelError::Json { what: what.to_owned(), source })?;
         let notes = Notes::default();
-        let config = read(&Section::root(&value, &notes));
+        let config = read(&Section::root(&value, "the file", &notes));
         let problems = notes.problems.into_inner();
         if problems.is_empty() { Ok(config) } else { Err(ModelError::Settings { what, problems }) }
     }
@@ -54,7 +54,7 @@ fn read(section: &Section<'_>) -> GenerationConfig {
             Some(-1) => Some(0),
             _ => id("top_k"),
         },
-        do_sample: section.get("do_sample").and_then(Value::as_bool),
+        do_sample: section.flag("do_sample"),
     }
 }
 

@@ -45,7 +45,7 @@ const IGNORED: [&str; 8] = [
 ];
 
 fn read(value: &Value, notes: &Notes) -> Option<(ModelConfig, usize)> {
-    let root = Section::root(value, notes);
+    let root = Section::root(value, "config.json", notes);
     if !root.is_present() {
         return None;
     }

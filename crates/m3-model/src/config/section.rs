@@ -46,10 +46,11 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn root(value: &'a Value, notes: &'a Notes) -> Self {
+    /// `what` is how a message calls the file.
+    pub(super) fn root(value: &'a Value, what: &str, notes: &'a Notes) -> Self {
         let map = value.as_object();
         if map.is_none() {
-            notes.problem("config.json", short(value), "an object");
+            notes.problem(what, short(value), "an object");
         }
         Section { path: String::new(), map, seen: RefCell::default(), notes }
     }
@@ -108,9 +109,13 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn positive(&self, key: &str) -> Option<f64> {
-        self.typed(key, "a number above 0", |value| {
-            value.as_f64().filter(|number| number.is_finite() && *number > 0.0)
-        })
+        // Most of these are computed with as f32, where a number may turn into infinity or 0.
+        let usable = |number: &f64| (*number as f32).is_finite() && *number as f32 > 0.0;
+        self.typed(key, "a number above 0 that f32 can hold", |value| value.as_f64().filter(usable))
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Option<bool> {
+        self.typed(key, "true or false", Value::as_bool)
     }
 
     pub(super) fn list(&self, key: &str) -> Option<&'a [Value]> {
