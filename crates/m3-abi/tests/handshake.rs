@@ -51,6 +51,15 @@ fn plugin_in_c_serves_its_script() {
 }
 
 #[test]
+fn plugin_in_c_keeps_the_answers_of_two_steps_in_flight_apart() {
+    let mut instance = warmed(&opened("none"));
+    let vector = m3_abi::TensorView { shape: &[4], strides: &[1], ..support::embedding() };
+    instance.load(&vector).expect("a checkpoint holds vectors too");
+    let tickets = [0, 1].map(|index| submit(instance.as_mut(), index).unwrap());
+    assert_eq!(tickets.map(|ticket| wait(instance.as_mut(), ticket).unwrap()), [7, 8]);
+}
+
+#[test]
 fn optional_entries_of_a_plugin_in_c() {
     let mut instance = warmed(&opened("none"));
     instance.write_pages(&[1, 2], &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
