@@ -211,7 +211,8 @@ fn file_stem(path: &Path) -> String {
     name_in(&file).map_or(file.clone(), str::to_owned)
 }
 
-/// Plugin files of both folders, by name within a folder, each file once.
+/// Plugin files of both folders, by name within a folder, each file once under each name: a link of another
+/// name is refused and must not hide the file.
 fn plugin_files(places: &Places<'_>) -> Vec<(String, PathBuf)> {
     let mut seen = Vec::new();
     let mut files = Vec::new();
@@ -227,7 +228,7 @@ fn plugin_files(places: &Places<'_>) -> Vec<(String, PathBuf)> {
         names.sort();
         for name in names {
             let path = folder.join(file_name(&name));
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let real = (name.clone(), path.canonicalize().unwrap_or_else(|_| path.clone()));
             if !seen.contains(&real) {
                 seen.push(real);
                 files.push((name, path));

@@ -160,6 +160,17 @@ fn a_named_backend_behind_a_broken_link_is_refused_by_its_path() {
     assert!(said.contains(&format!("cannot load {}", link.display())), "{said}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_of_another_name_does_not_hide_the_backend_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = c_plugin(folder.path(), "c", "none");
+    std::os::unix::fs::symlink(&file, folder.path().join("libm3_backend_alias.so")).unwrap();
+    let discovery = look("auto", &[], Some(folder.path()));
+    assert_eq!(name(&discovery).unwrap(), format!("c {}", file.display()));
+    assert_eq!(discovery.refused().count(), 1, "the link is still told about");
+}
+
 #[test]
 fn a_file_reached_twice_is_probed_once() {
     let folder = tempfile::tempdir().unwrap();
