@@ -10,7 +10,7 @@ pub mod tokenizer;
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// A file is missing or cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read {
         /// The file as it was asked for.
         path: String,

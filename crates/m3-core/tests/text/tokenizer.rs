@@ -214,3 +214,14 @@ fn tokenizer_and_template_are_shared_between_threads() {
         threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
     });
 }
+
+#[test]
+fn a_missing_file_is_reported_with_its_reason_once() {
+    use std::error::Error;
+    let dir = tempfile::tempdir().unwrap();
+    let Err(error) = Tokenizer::from_dir(dir.path()) else { panic!("an empty folder has no tokenizer") };
+    let reason = error.source().expect("the reason is the cause").to_string();
+    let chain = format!("{error}: {reason}");
+    assert_eq!(chain.matches("os error").count(), 1, "{chain}");
+    assert!(chain.starts_with("cannot read ") && chain.contains("tokenizer.json"), "{chain}");
+}

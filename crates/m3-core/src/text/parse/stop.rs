@@ -1,6 +1,7 @@
 //! Finding stop strings in text that arrives in pieces. One automaton over all strings (Aho and Corasick) reads
 //! each byte once; it holds back exactly the longest suffix that could still become a stop string.
-//! It knows nothing of tokens: stop token ids are the engine's business.
+//! It knows nothing of tokens: stop token ids are the engine's business. Nor does it limit the strings: it takes
+//! 24 bytes of memory for each byte of them, and who accepts them decides how many there may be.
 
 /// Finds the first stop string of a set. When several end at the same byte the longest wins; otherwise the one
 /// that ends first. That choice does not depend on how the text is cut.
@@ -13,13 +14,29 @@ pub(super) struct StopMatcher {
     held: String,
 }
 
-#[derive(Debug, Clone, Default)]
+/// A state of the automaton. Children are a list through `sibling`: it is as long as there are strings that part
+/// here, which is few. Numbers are 32 bits wide because there is a node for every byte of every string.
+#[derive(Debug, Clone)]
 struct Node {
-    edges: Vec<(u8, usize)>,
-    fallback: usize,
-    depth: usize,
-    /// Index of the longest stop string that ends here.
-    ends: Option<usize>,
+    /// First child; `NONE` at a leaf.
+    child: u32,
+    /// Next child of the same parent.
+    sibling: u32,
+    fallback: u32,
+    depth: u32,
+    /// Index of the longest stop string that ends here, or `NONE`.
+    ends: u32,
+    /// The byte that leads here.
+    label: u8,
+}
+
+/// No node and no string.
+const NONE: u32 = u32::MAX;
+
+impl Node {
+    fn new(label: u8, depth: u32) -> Self {
+        Node { child: NONE, sibling: NONE, fallback: 0, depth, ends: NONE, label }
+    }
 }
 
 /// What one piece of text led to.
@@ -38,10 +55,13 @@ impl StopMatcher {
         if strings.is_empty() {
             return None;
         }
-        let mut nodes = vec![Node::default()];
+        let mut nodes = Vec::with_capacity(1 + strings.iter().map(String::len).sum::<usize>());
+        nodes.push(Node::new(0, 0));
         for (index, text) in strings.iter().enumerate() {
             let end = text.bytes().fold(0, |at, byte| child_or_new(&mut nodes, at, byte));
-            nodes[end].ends.get_or_insert(index);
+            if nodes[end].ends == NONE {
+                nodes[end].ends = index as u32;
+            }
         }
         link_fallbacks(&mut nodes);
         Some(Self { nodes, strings, state: 0, held: String::new() })
@@ -58,7 +78,9 @@ impl StopMatcher {
         self.held.push_str(text);
         for at in held_before..self.held.len() {
             self.state = self.next(self.state, self.held.as_bytes()[at]);
-            if let Some(index) = self.nodes[self.state].ends {
+            let ends = self.nodes[self.state].ends;
+            if ends != NONE {
+                let index = ends as usize;
                 let start = at + 1 - self.strings[index].len();
                 self.held.truncate(start);
                 self.state = 0;
@@ -66,7 +88,7 @@ impl StopMatcher {
             }
         }
         // A stop string starts with a whole character, so this cut never splits one.
-        let keep_from = self.held.len() - self.nodes[self.state].depth;
+        let keep_from = self.held.len() - self.nodes[self.state].depth as usize;
         let keep = self.held.split_off(keep_from);
         Fed::Safe(std::mem::replace(&mut self.held, keep))
     }
@@ -79,48 +101,55 @@ impl StopMatcher {
 
     fn next(&self, mut state: usize, byte: u8) -> usize {
         loop {
-            if let Some(target) = edge(&self.nodes[state], byte) {
+            if let Some(target) = edge(&self.nodes, state, byte) {
                 return target;
             }
             if state == 0 {
                 return 0;
             }
-            state = self.nodes[state].fallback;
+            state = self.nodes[state].fallback as usize;
         }
     }
 }
 
-fn edge(node: &Node, byte: u8) -> Option<usize> {
-    node.edges.iter().find(|(label, _)| *label == byte).map(|(_, target)| *target)
+fn children(nodes: &[Node], at: usize) -> impl Iterator<Item = usize> {
+    let some = |index: u32| (index != NONE).then_some(index as usize);
+    std::iter::successors(some(nodes[at].child), move |child| some(nodes[*child].sibling))
+}
+
+fn edge(nodes: &[Node], at: usize, byte: u8) -> Option<usize> {
+    children(nodes, at).find(|child| nodes[*child].label == byte)
 }
 
 fn child_or_new(nodes: &mut Vec<Node>, at: usize, byte: u8) -> usize {
-    if let Some(target) = edge(&nodes[at], byte) {
+    if let Some(target) = edge(nodes, at, byte) {
         return target;
     }
     let target = nodes.len();
-    let depth = nodes[at].depth + 1;
-    nodes.push(Node { depth, ..Node::default() });
-    nodes[at].edges.push((byte, target));
+    let node = Node { sibling: nodes[at].child, ..Node::new(byte, nodes[at].depth + 1) };
+    nodes.push(node);
+    nodes[at].child = target as u32;
     target
 }
 
 /// Breadth first: the fallback of a node is the longest proper suffix of its text that is itself a prefix.
 fn link_fallbacks(nodes: &mut [Node]) {
-    let mut order: std::collections::VecDeque<usize> =
-        nodes[0].edges.iter().map(|(_, child)| *child).collect();
+    let mut order: std::collections::VecDeque<usize> = children(nodes, 0).collect();
     while let Some(at) = order.pop_front() {
-        for (byte, child) in nodes[at].edges.clone() {
-            let mut back = nodes[at].fallback;
-            while back != 0 && edge(&nodes[back], byte).is_none() {
-                back = nodes[back].fallback;
+        for child in children(nodes, at).collect::<Vec<_>>() {
+            let byte = nodes[child].label;
+            let mut back = nodes[at].fallback as usize;
+            while back != 0 && edge(nodes, back, byte).is_none() {
+                back = nodes[back].fallback as usize;
             }
-            nodes[child].fallback = edge(&nodes[back], byte).unwrap_or(0);
+            nodes[child].fallback = edge(nodes, back, byte).unwrap_or(0) as u32;
             order.push_back(child);
         }
-        let inherited = nodes[nodes[at].fallback].ends;
+        let inherited = nodes[nodes[at].fallback as usize].ends;
         let ends = &mut nodes[at].ends;
-        *ends = ends.or(inherited);
+        if *ends == NONE {
+            *ends = inherited;
+        }
     }
 }
 
@@ -185,6 +214,16 @@ mod tests {
         assert_eq!(matcher.feed(" fa"), Fed::Safe("own fa".into()));
         assert_eq!(matcher.feed("x ow"), Fed::Safe("x ".into()));
         assert_eq!(matcher.flush(), "ow");
+    }
+
+    #[test]
+    fn a_long_stop_string_takes_few_bytes_of_memory_for_each_of_its_own() {
+        let long = "ab".repeat(50_000) + "c";
+        let mut matcher = matcher(&[&long]);
+        let bytes = matcher.nodes.capacity() * size_of::<Node>();
+        assert!(bytes <= 25 * long.len(), "{bytes} bytes for {}", long.len());
+        assert_eq!(matcher.feed("x"), Fed::Safe("x".into()));
+        assert_eq!(matcher.feed(&long), Fed::Hit { before: String::new(), index: 0 });
     }
 
     #[test]
