@@ -18,6 +18,7 @@ mod tidy;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the M3 workspace")]
@@ -84,9 +85,20 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    // Not `Result`: a check that fails is no bug of this program, and its backtrace helps nobody.
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
     let root = root();
-    match Arguments::parse().task {
+    match task {
         Task::Ci => check::run(&root).and_then(|()| test::run(&root, true)),
         Task::Check => check::run(&root),
         Task::Test { no_python } => test::run(&root, !no_python),
