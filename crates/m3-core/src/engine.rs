@@ -3,6 +3,7 @@
 //! Every admitted request ends in exactly one terminal event, also when a device fails or the engine itself does.
 //! No text and no sockets: clients are [`Sink`]s, devices are [`Backend`]s.
 
+mod gate;
 mod run;
 mod shared;
 
@@ -21,6 +22,7 @@ use crate::metrics::EngineStats;
 use crate::ranks::Ranks;
 use crate::request::{Refusal, Request, RequestId};
 use crate::scheduler::Scheduler;
+use gate::{Arrival, most_admitted};
 use run::{Engine, Event};
 use shared::Shared;
 
@@ -69,35 +71,43 @@ impl EngineHandle {
 
     /// Admits or refuses at once; an admitted request's sink hears exactly one `finish`. Never waits for the engine's
     /// thread.
-    pub fn submit(&self, mut request: Request, sink: Box<dyn Sink>) -> Result<(), Refusal> {
-        let inner = &*self.inner;
-        inner.config.check(&request)?;
-        request.sampling.seed.get_or_insert_with(random_seed);
-        let mut gate = inner.shared.gate();
-        match &gate.health {
-            Health::Serving => {}
-            Health::Draining => return Err(Refusal::Draining),
-            Health::Dead(reason) => return Err(Refusal::Dead(reason.clone())),
-        }
-        let id = request.id;
-        let (max_running, max_queued) = (inner.config.max_running, inner.config.max_queued);
-        if gate.live.len() >= max_running.saturating_add(max_queued) {
-            return Err(Refusal::QueueFull { queued: gate.live.len() - max_running, max_queued });
-        }
-        if !gate.live.insert(id) {
-            return Err(Refusal::DuplicateId(id.0));
-        }
-        gate.num_open += 1;
-        let at_us = inner.shared.clock.now_us();
-        let event = Event::Arrive { request: Box::new(request), sink, at_us };
-        // The receiver lives until after the gate says Dead.
-        inner.events.send(event).map_err(|_| Refusal::Dead("its thread has gone".to_owned()))
+    pub fn submit(&self, request: Request, sink: Box<dyn Sink>) -> Result<(), Refusal> {
+        self.submit_all(vec![(request, sink)])
     }
 
-    /// Ends a request wherever it is; unknown ids are ignored.
+    /// Admits all of `requests`, in order, or none, at once. After a refusal every sink has been dropped unused. Never
+    /// waits for the engine's thread.
+    pub fn submit_all(&self, mut requests: Vec<(Request, Box<dyn Sink>)>) -> Result<(), Refusal> {
+        let inner = &*self.inner;
+        for (request, _) in &mut requests {
+            inner.config.check(request)?;
+            request.sampling.seed.get_or_insert_with(random_seed);
+        }
+        let (num_requests, most) = (requests.len(), most_admitted(&inner.config));
+        if num_requests > most {
+            return Err(Refusal::BatchTooLarge { num_requests, most });
+        }
+        let mut gate = inner.shared.gate();
+        let ids = gate.admit(&mut requests, &inner.config, inner.shared.clock.now_us())?;
+        // The receiver lives until after the gate says Dead.
+        inner.events.send(Event::Arrive(ids)).map_err(|_| Refusal::Dead("its thread has gone".to_owned()))
+    }
+
+    /// Ends a request wherever it is; unknown ids are ignored. Before anything was computed for it, its place in the
+    /// queue is free when this returns; its terminal event follows.
     pub fn abort(&self, id: RequestId) {
-        // A dead engine has ended the request already.
-        let _ = self.inner.events.send(Event::Abort(id));
+        let mut gate = self.inner.shared.gate();
+        let (event, prompt) = match gate.abort(id) {
+            None => (Event::Abort(id), Vec::new()),
+            Some(Arrival { request, sink, at_us }) => {
+                let prompt_tokens = request.prompt.len() as u32;
+                (Event::Withdrawn { sink, prompt_tokens, at_us }, request.prompt)
+            }
+        };
+        // A dead engine has ended the request already; one that is dying still hears what is sent under the lock.
+        let _ = self.inner.events.send(event);
+        drop(gate);
+        drop(prompt);
     }
 
     /// Never waits for the engine's thread.

@@ -118,8 +118,15 @@ pub enum Refusal {
     PromptTooLong { prompt_tokens: usize, max_context: usize },
     #[error("the request may need {needed_pages} cache pages; this server has {total_pages} in all")]
     NeverFits { needed_pages: usize, total_pages: usize },
-    #[error("{queued} requests are waiting; this server queues {max_queued}")]
-    QueueFull { queued: usize, max_queued: usize },
+    /// `queued` requests had not been started when this one, or this batch of `num_requests`, came.
+    #[error(
+        "{queued} requests are waiting and {num_requests} more do not fit; this server queues {max_queued} \
+         besides those it computes"
+    )]
+    QueueFull { num_requests: usize, queued: usize, max_queued: usize },
+    /// Not even an idle engine would take them.
+    #[error("{num_requests} answers were asked for at once; this server computes and queues up to {most}")]
+    BatchTooLarge { num_requests: usize, most: usize },
     #[error("token id {token} is outside the vocabulary of {vocab_size} tokens")]
     TokenOutOfRange { token: u32, vocab_size: usize },
     #[error("{asked} log-probability alternatives were asked for; this server gives up to {max_logprobs}")]

@@ -12,6 +12,7 @@ use m3_abi::types::{Ready, WarmShape};
 use m3_abi::{Backend, Error, Output, Result, Step, TensorView, Ticket};
 use m3_core::engine::{EngineConfig, EngineError, EngineHandle, Health};
 use m3_core::event::{Finish, FinishReason, RequestEvent, Sink, SinkError};
+use m3_core::metrics::EngineStats;
 use m3_core::request::{Refusal, Request, RequestId};
 use support::{Random, expected, null_rank, small_config};
 
@@ -98,6 +99,14 @@ fn assert_idle(engine: &EngineHandle) {
             return assert_eq!(stats.pages.free + stats.pages.cached, stats.pages.total);
         }
         assert!(Instant::now() < deadline, "{stats:?} is not idle");
+        std::thread::yield_now();
+    }
+}
+
+fn until(engine: &EngineHandle, holds: impl Fn(&EngineStats) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds(&engine.stats()) {
+        assert!(Instant::now() < deadline, "{:?}", engine.stats());
         std::thread::yield_now();
     }
 }
@@ -361,7 +370,8 @@ fn ids_in_use_and_full_queues_are_refused() {
     let refuse = |id| engine.submit(request(id, 5, 40), client(1).0).unwrap_err();
     assert_eq!(refuse(2), Refusal::DuplicateId(2));
     let fifth = submit(&engine, request(4, 5, 1));
-    assert_eq!(refuse(5), Refusal::QueueFull { queued: 3, max_queued: 3 });
+    until(&engine, |stats| stats.running == 2);
+    assert_eq!(refuse(5), Refusal::QueueFull { num_requests: 1, queued: 3, max_queued: 3 });
     let too_long = engine.submit(request(6, 97, 0), client(1).0).unwrap_err();
     assert_eq!(too_long.to_string(), "the prompt has 97 tokens; this server accepts contexts of 96 tokens");
     clients.iter().enumerate().for_each(|(id, _)| engine.abort(RequestId(id as u64)));

@@ -5,16 +5,24 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
+use super::gate::Arrival;
 use super::shared::Shared;
 use crate::contain::contain;
 use crate::event::{Finish, FinishReason, Sink, Timings, Usage};
 use crate::ranks::Ranks;
-use crate::request::{Request, RequestId};
+use crate::request::RequestId;
 use crate::scheduler::{Emission, MAX_STEPS_IN_FLIGHT, Scheduler};
 
 pub(super) enum Event {
-    Arrive { request: Box<Request>, sink: Box<dyn Sink>, at_us: u64 },
+    /// Their requests are at the gate.
+    Arrive(Vec<RequestId>),
     Abort(RequestId),
+    /// Aborted at the gate: only the terminal event is owed.
+    Withdrawn {
+        sink: Box<dyn Sink>,
+        prompt_tokens: u32,
+        at_us: u64,
+    },
     FlushCache(Sender<bool>),
     Shutdown,
 }
@@ -109,9 +117,19 @@ impl Engine {
 
     fn take(&mut self, event: Event) -> Result<(), Ending> {
         match event {
-            Event::Arrive { request, sink, at_us } => {
-                self.clients.insert(request.id, Client { sink, deaf: false });
-                self.scheduler.arrive(*request, at_us);
+            Event::Arrive(ids) => {
+                for Arrival { request, sink, at_us } in self.shared.take_arrivals(&ids) {
+                    self.clients.insert(request.id, Client { sink, deaf: false });
+                    self.scheduler.arrive(request, at_us);
+                }
+            }
+            Event::Withdrawn { sink, prompt_tokens, at_us } => {
+                self.scheduler.count_withdrawn();
+                let usage = Usage { prompt_tokens, ..Usage::default() };
+                let queued_us = self.shared.clock.now_us().saturating_sub(at_us);
+                let timings = Timings { queued_us, ..Timings::default() };
+                sink.finish(Finish { reason: FinishReason::Aborted, usage, timings });
+                self.shared.delivered();
             }
             Event::Abort(id) => self.scheduler.abort(id, self.shared.clock.now_us()),
             Event::FlushCache(reply) => {
@@ -127,6 +145,10 @@ impl Engine {
         while self.in_flight.len() < self.depth {
             let now_us = self.shared.clock.now_us();
             let Some(step) = self.scheduler.plan(now_us) else { break };
+            let started = self.scheduler.take_started();
+            if !started.is_empty() {
+                self.shared.start(&started);
+            }
             self.in_flight.push_back((step.id, now_us));
             self.ranks.submit(step);
         }
@@ -192,20 +214,26 @@ impl Engine {
         // After a panic the scheduler may be in any state; whoever it cannot end properly is ended below.
         let _ = contain("the engine", || {
             self.scheduler.end_all(&ended, self.shared.clock.now_us());
-            self.deliver();
+            self.scheduler.abandon_steps();
         });
+        self.in_flight.clear();
+        // Before the clients hear of their end, so that whoever looks then sees nothing held.
+        let _ = contain("the engine", || self.publish());
+        let _ = contain("the engine", || self.deliver());
         for (id, client) in std::mem::take(&mut self.clients) {
             self.end_unserved(id, client.sink, &ended);
         }
+        let arrivals = self.shared.gate().take_arrivals();
+        for Arrival { request, sink, .. } in arrivals {
+            self.end_unserved(request.id, sink, &ended);
+        }
         while let Ok(event) = self.events.try_recv() {
             match event {
-                Event::Arrive { request, sink, .. } => self.end_unserved(request.id, sink, &ended),
+                Event::Withdrawn { sink, .. } => self.finish_unserved(sink, FinishReason::Aborted),
                 Event::FlushCache(reply) => drop(reply.send(false)),
-                Event::Abort(_) | Event::Shutdown => {}
+                Event::Arrive(_) | Event::Abort(_) | Event::Shutdown => {}
             }
         }
-        self.in_flight.clear();
-        let _ = contain("the engine", || self.publish());
         if matches!(ending, Ending::Shutdown) {
             self.ranks.close();
         }
@@ -213,7 +241,11 @@ impl Engine {
 
     fn end_unserved(&self, id: RequestId, sink: Box<dyn Sink>, reason: &FinishReason) {
         self.shared.forget(id);
-        let finish = Finish { reason: reason.clone(), usage: Usage::default(), timings: Timings::default() };
+        self.finish_unserved(sink, reason.clone());
+    }
+
+    fn finish_unserved(&self, sink: Box<dyn Sink>, reason: FinishReason) {
+        let finish = Finish { reason, usage: Usage::default(), timings: Timings::default() };
         let _ = contain("a client", || sink.finish(finish));
         self.shared.delivered();
     }

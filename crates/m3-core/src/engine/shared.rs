@@ -1,26 +1,15 @@
 //! What the handles and the engine's thread both see: who is alive, how healthy the engine is, its latest numbers.
 //! Locks are held for a few instructions, so that asking never waits for a step.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Health;
+use super::gate::{Arrival, Gate};
 use crate::clock::Clock;
 use crate::metrics::EngineStats;
 use crate::request::RequestId;
-
-/// Admission's view. Requests are sent to the engine under this lock, so that none slips in after its death.
-pub(super) struct Gate {
-    pub(super) health: Health,
-    /// Ids in use.
-    pub(super) live: HashSet<RequestId>,
-    /// Requests whose terminal event has not been delivered.
-    pub(super) num_open: usize,
-    /// The engine's thread has nothing left to do.
-    pub(super) closed: bool,
-}
 
 pub(super) struct Shared {
     pub(super) clock: Clock,
@@ -35,12 +24,7 @@ impl Shared {
     pub(super) fn new() -> Self {
         Shared {
             clock: Clock::start(),
-            gate: Mutex::new(Gate {
-                health: Health::Serving,
-                live: HashSet::new(),
-                num_open: 0,
-                closed: false,
-            }),
+            gate: Mutex::new(Gate::new()),
             changed: Condvar::new(),
             stats: Mutex::new(EngineStats::default()),
             oldest_step: AtomicU64::new(0),
@@ -54,7 +38,19 @@ impl Shared {
 
     /// Frees an id for use; its terminal event follows.
     pub(super) fn forget(&self, id: RequestId) {
-        self.gate().live.remove(&id);
+        self.gate().forget(id);
+    }
+
+    /// Those of `ids` that have not been aborted yet.
+    pub(super) fn take_arrivals(&self, ids: &[RequestId]) -> Vec<Arrival> {
+        let mut gate = self.gate();
+        ids.iter().filter_map(|id| gate.take_arrival(*id)).collect()
+    }
+
+    /// The engine has begun to compute these.
+    pub(super) fn start(&self, ids: &[RequestId]) {
+        let mut gate = self.gate();
+        ids.iter().for_each(|id| gate.start(*id));
     }
 
     /// One terminal event was delivered.

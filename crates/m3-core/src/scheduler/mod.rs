@@ -49,6 +49,8 @@ pub struct Scheduler {
     in_flight: VecDeque<StepInFlight>,
     num_planned: u64,
     emissions: Vec<Emission>,
+    /// First computed since the last time somebody asked.
+    started: Vec<RequestId>,
     counters: Counters,
     last_step: LastStep,
 }
@@ -65,6 +67,7 @@ impl Scheduler {
             in_flight: VecDeque::new(),
             num_planned: 0,
             emissions: Vec::new(),
+            started: Vec::new(),
             counters: Counters::default(),
             last_step: LastStep::default(),
             config,
@@ -95,6 +98,27 @@ impl Scheduler {
         for id in ids {
             self.end_id(id, reason.clone(), now_us);
         }
+    }
+
+    /// Counts a request that was aborted before it got here.
+    pub fn count_withdrawn(&mut self) {
+        self.counters.arrived += 1;
+        self.counters.finished_aborted += 1;
+    }
+
+    /// Forgets the steps in flight, whose results will not come: the device has died or the engine is going. Every
+    /// request has been ended; what the steps held is given back. No step may be planned after this.
+    pub fn abandon_steps(&mut self) {
+        self.in_flight.clear();
+        for mut sequence in std::mem::take(&mut self.queues.ending).into_values() {
+            sequence.steps_in_flight = 0;
+            self.evacuate(&mut sequence);
+        }
+    }
+
+    /// Requests that were computed for the first time since the last call.
+    pub fn take_started(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.started)
     }
 
     /// What has happened since the last call, in order.

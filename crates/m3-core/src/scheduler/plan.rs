@@ -129,6 +129,7 @@ impl Scheduler {
             sequence.residence = Some(Residence { row, lease, bound: false, sent_pages: 0 });
             if sequence.started_us.is_none() {
                 sequence.started_us = Some(now_us);
+                self.started.push(sequence.request.id);
                 sequence.cached_tokens = matched as u32;
                 self.counters.prompt_tokens += sequence.prompt_len as u64;
                 self.counters.cached_tokens += matched as u64;
