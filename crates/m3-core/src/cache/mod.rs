@@ -82,6 +82,11 @@ impl PageCache {
         self.num_released
     }
 
+    /// Leading full pages of `key`, `max_pages` at most, that are in the cache.
+    pub fn num_known(&self, key: PrefixKey<'_>, max_pages: usize) -> usize {
+        self.tree.find(key, max_pages.min(key.tokens.len() / self.page_tokens)).len()
+    }
+
     /// `num_pages` pages of which the first may come from the cache, covering at most `max_cached_tokens` tokens of
     /// `key`. `None`, with nothing changed but the age of cached pages, when there are not enough.
     pub fn lease(&mut self, key: PrefixKey<'_>, max_cached_tokens: usize, num_pages: usize) -> Option<Lease> {

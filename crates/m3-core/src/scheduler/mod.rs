@@ -7,6 +7,7 @@
 //! gets on.
 
 mod config;
+mod follow;
 mod plan;
 mod queue;
 mod results;

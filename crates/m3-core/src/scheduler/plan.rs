@@ -105,14 +105,14 @@ impl Scheduler {
         }
     }
 
-    /// First come, first served: the first that does not fit keeps all behind it waiting. Nobody is preempted for a
+    /// First come, first served: the first that does not fit, or whose pages are on their way, keeps all behind it
+    /// waiting. Nobody is preempted for a
     /// newcomer, whatever its priority.
     fn admit(&mut self, draft: &mut Draft, now_us: u64) {
         while draft.budget > 0 && !self.free_rows.is_empty() {
-            let Some(entry) = self.queues.waiting.first_entry() else { break };
-            let (place, sequence) = (*entry.key(), entry.get());
+            let Some((&place, sequence)) = self.queues.waiting.first_key_value() else { break };
             let released = self.cache.num_released();
-            if self.blocked == Some((place, released)) {
+            if self.blocked == Some((place, released)) || self.awaits_a_page(place, sequence) {
                 break;
             }
             let num_pages = sequence.starting_pages(&self.config);
@@ -121,8 +121,9 @@ impl Scheduler {
                 self.blocked = Some((place, released));
                 break;
             };
-            let Some(row) = self.free_rows.pop() else { break };
-            let mut sequence = entry.remove();
+            let (_, mut sequence) =
+                self.queues.waiting.pop_first().expect("its first has just been looked at");
+            let row = self.free_rows.pop().expect("there is a free row");
             let matched = lease.num_matched() * self.config.page_tokens;
             sequence.computed = matched;
             sequence.done = matched;

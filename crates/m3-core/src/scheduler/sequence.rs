@@ -132,6 +132,13 @@ impl Sequence {
         PrefixKey { salt: self.request.cache_salt.as_deref(), tokens: &self.tokens[..num_tokens] }
     }
 
+    /// What it will have computed when it has caught up with its known tokens; `None` when it has.
+    pub(super) fn coming(&self) -> Option<PrefixKey<'_>> {
+        let end = if self.max_outputs == 0 { self.prompt_len - 1 } else { self.tokens.len() };
+        // A decoding sequence is always one token behind.
+        (self.done < self.prompt_len || self.done + 1 < end).then(|| self.key(end))
+    }
+
     /// Alternatives to ask of the device per position; `None` = no log-probabilities.
     pub(super) fn num_logprobs(&self) -> Option<u32> {
         self.request.logprobs.max(self.request.prompt_logprobs)

@@ -319,11 +319,15 @@ fn the_last_in_line_gives_its_pages_to_the_first() {
 #[test]
 fn a_lone_sequence_in_the_way_of_itself_starts_over() {
     let config = EngineConfig { num_pages: 6, max_step_tokens: 16, ..config() };
-    let first = Request { priority: -1, ..request(1, 8, 9) };
-    let twin = Request { prompt: first.prompt.clone(), ..request(2, 8, 16) };
-    let mut world = World::with(config, [first, twin]);
-    // Both compute the same two pages; the first one's are cached and the second one holds both copies.
-    world.turn(9);
+    let twin = Request { priority: -1, prompt: request(1, 8, 9).prompt, ..request(2, 8, 16) };
+    let mut world = World::with(config, [request(1, 8, 9)]);
+    // Both compute the same two pages, as nobody waits for one behind it in line; the first one's are cached and the
+    // second one holds both copies.
+    let first = world.plan();
+    world.scheduler.arrive(twin, 0);
+    let second = world.plan();
+    world.answer(&first, 9);
+    world.answer(&second, 9);
     world.abort(1);
     assert_eq!(world.leased(), 5);
     while world.finish(2).is_none() {
@@ -382,6 +386,59 @@ fn a_cached_prefix_is_not_computed_again() {
     });
     assert_eq!(usages.collect::<Vec<_>>(), [0, 4, 0, 0]);
     assert!(world.scheduler.flush_cache());
+}
+
+fn same_prompt(id: u64, max_tokens: u32) -> Request {
+    Request { id: RequestId(id), ..request(1, 14, max_tokens) }
+}
+
+#[test]
+fn a_prompt_asked_for_many_times_at_once_is_computed_once() {
+    let config = EngineConfig { max_step_tokens: 32, ..config() };
+    let mut world = World::with(config, (1..=4).map(|id| same_prompt(id, 3)));
+    let first = world.plan();
+    assert_eq!(parts(&first), [(0, 0, 14)], "the others wait for its pages");
+    let ahead = world.plan();
+    assert_eq!(parts(&ahead), [(0, 14, 1)]);
+    world.answer(&first, 9);
+    world.answer(&ahead, 9);
+    let third = world.turn(9);
+    assert_eq!(parts(&third), [(0, 15, 1), (1, 12, 2), (2, 12, 2), (3, 12, 2)]);
+    while world.scheduler.num_live() > 0 {
+        world.turn(9);
+    }
+    let counters = world.scheduler.stats().counters;
+    assert_eq!((counters.cached_tokens, counters.computed_tokens), (3 * 12, 14 + 3 * 2 + 4 * 2));
+}
+
+#[test]
+fn who_waits_for_pages_goes_on_when_they_will_not_come() {
+    let config = EngineConfig { max_step_tokens: 32, ..config() };
+    let mut world = World::with(config.clone(), [same_prompt(1, 3), same_prompt(2, 3)]);
+    let step = world.plan();
+    world.abort(1);
+    assert_eq!(parts(&world.plan()), [(1, 0, 14)], "an abort lets it go, before the step is read");
+    drop(step);
+    let mut world = World::with(config, [same_prompt(1, 3), same_prompt(2, 3)]);
+    let step = world.plan();
+    world.answer_with(&step, |output| output.faults[0] = FAULT_NAN);
+    assert!(matches!(world.finish(1), Some(FinishReason::Error(_))));
+    assert_eq!(parts(&world.turn(9)), [(0, 0, 14)], "nothing of a faulty prompt is shared");
+}
+
+#[test]
+fn nobody_waits_for_pages_of_other_prompts_salts_or_places() {
+    let config = EngineConfig { max_step_tokens: 64, ..config() };
+    let salted = Request { cache_salt: Some(vec![1]), ..same_prompt(2, 3) };
+    let mut other = same_prompt(3, 3);
+    other.prompt[3] = 99;
+    let mut world = World::with(config.clone(), [same_prompt(1, 3), salted, other]);
+    assert_eq!(world.turn(9).seqs.len(), 3);
+    let mut world = World::with(config, [same_prompt(1, 3)]);
+    world.plan();
+    world.scheduler.arrive(Request { priority: -1, ..same_prompt(2, 3) }, 0);
+    let step = world.plan();
+    assert_eq!(parts(&step), [(0, 14, 1), (1, 0, 14)], "nobody waits for one behind it in line");
 }
 
 #[test]
@@ -525,6 +582,19 @@ fn timings_tell_queue_prefill_and_decode_apart() {
     assert_eq!((timings.queued_us, timings.prefill_us, timings.decode_us), (30, 40, 90));
     let last = scheduler.stats().last_step;
     assert_eq!((last.num_tokens, last.num_seqs, last.wall_us, last.device_us), (1, 1, 60, 25));
+}
+
+#[test]
+fn steps_that_will_not_come_back_hold_nothing_once_all_has_ended() {
+    let mut world = World::with(config(), (0..9).map(|id| request(id, 6, 9)));
+    world.plan();
+    world.plan();
+    world.scheduler.end_all(&FinishReason::Error("gone".to_owned()), 5);
+    assert!(world.leased() > 0, "the steps may still write");
+    world.scheduler.abandon_steps();
+    world.scheduler.audit().unwrap();
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.pages.leased, stats.running, stats.waiting, stats.steps_in_flight), (0, 0, 0, 0));
 }
 
 #[test]
