@@ -380,6 +380,146 @@ fn ids_in_use_and_full_queues_are_refused() {
     assert_eq!(submit(&engine, request(4, 5, 1)).reason(), FinishReason::Length);
 }
 
+type Submission = (Request, Box<dyn Sink>);
+
+fn batch(ids: std::ops::Range<u64>) -> (Vec<Submission>, Vec<Client>) {
+    ids.map(|id| {
+        let (sink, client) = client(usize::MAX);
+        ((request(id, 5, 40), sink), client)
+    })
+    .unzip()
+}
+
+#[test]
+fn a_request_with_too_many_choices_takes_no_place_from_others() {
+    let config = EngineConfig { max_running: 2, max_queued: 3, ..small_config() };
+    let engine = start(&config, r#"{"step_us": 300}"#);
+    let (too_many, refused) = batch(100..106);
+    let refusal = engine.submit_all(too_many).unwrap_err();
+    assert_eq!(refusal, Refusal::BatchTooLarge { num_requests: 6, most: 5 });
+    assert!(
+        refusal.to_string().contains("6 answers") && refusal.to_string().contains("up to 5"),
+        "{refusal}"
+    );
+    let clients: Vec<Client> = (0..3).map(|id| submit(&engine, request(id, 5, 90))).collect();
+    until(&engine, |stats| stats.running == 2);
+    let (three, also_refused) = batch(200..203);
+    let full = Refusal::QueueFull { num_requests: 3, queued: 1, max_queued: 3 };
+    assert_eq!(engine.submit_all(three), Err(full), "one waits, not those that came with it");
+    for client in refused.iter().chain(&also_refused) {
+        assert!(client.finish.recv().is_err(), "a refused request's sink hears nothing");
+    }
+    let (two, admitted) = batch(300..302);
+    engine.submit_all(two).unwrap();
+    for client in clients.iter().chain(&admitted) {
+        assert_eq!(client.reason(), FinishReason::Length);
+    }
+    assert_idle(&engine);
+    assert_eq!(engine.stats().counters.arrived, 5, "nothing of a refused batch reached the engine");
+}
+
+#[test]
+fn one_bad_choice_or_a_double_id_refuses_the_whole_batch() {
+    let engine = start(&small_config(), "{}");
+    let (mut bad, _clients) = batch(0..3);
+    bad[2].0.prompt.clear();
+    assert_eq!(engine.submit_all(bad), Err(Refusal::EmptyPrompt));
+    let (mut double, _clients) = batch(0..3);
+    double[2].0.id = RequestId(1);
+    assert_eq!(engine.submit_all(double), Err(Refusal::DuplicateId(1)));
+    assert_eq!(engine.submit_all(Vec::new()), Ok(()));
+    let (good, clients) = batch(0..3);
+    engine.submit_all(good).unwrap();
+    clients.iter().for_each(|client| assert_eq!(client.reason(), FinishReason::Length));
+    assert_idle(&engine);
+}
+
+#[test]
+fn aborted_waiters_free_their_places_while_the_device_is_busy() {
+    let config = EngineConfig { max_running: 1, max_queued: 4, ..small_config() };
+    let (release, hangs) = channel();
+    let engine = two_ranks(&config, 3, Some(hangs));
+    let first = submit(&engine, request(1, 5, 40));
+    until(&engine, |stats| stats.running == 1);
+    // Some reach the scheduler before the device hangs, some stay at the gate: no step ends from here on.
+    let (waiters, waiting) = batch(10..12);
+    engine.submit_all(waiters).unwrap();
+    until(&engine, |stats| stats.oldest_step_us > 50_000);
+    let (late, waiting_late) = batch(12..14);
+    engine.submit_all(late).unwrap();
+    let (more, _clients) = batch(20..24);
+    let full = Refusal::QueueFull { num_requests: 4, queued: 4, max_queued: 4 };
+    assert_eq!(engine.submit_all(more), Err(full));
+    (10..14).for_each(|id| engine.abort(RequestId(id)));
+    // Twice is once.
+    (10..14).for_each(|id| engine.abort(RequestId(id)));
+    let (more, admitted) = batch(20..24);
+    engine.submit_all(more).expect("the places of aborted waiters are free at once");
+    let (one, _clients) = batch(30..31);
+    let full = Refusal::QueueFull { num_requests: 1, queued: 4, max_queued: 4 };
+    assert_eq!(engine.submit_all(one), Err(full), "and only theirs");
+    drop(release);
+    for client in waiting.iter().chain(&waiting_late).chain(&admitted).chain([&first]) {
+        assert!(matches!(client.reason(), FinishReason::Error(_) | FinishReason::Aborted));
+    }
+    assert!(engine.wait_idle(PATIENCE), "everyone heard of the end");
+}
+
+#[test]
+fn a_request_aborted_before_the_engine_saw_it_is_counted_and_told_once() {
+    let config = EngineConfig { max_running: 1, ..small_config() };
+    let engine = start(&config, r#"{"step_us": 20000}"#);
+    let first = submit(&engine, request(1, 5, 80));
+    until(&engine, |stats| stats.running == 1);
+    for _ in 0..30 {
+        let waiter = submit(&engine, request(2, 7, 10));
+        engine.abort(RequestId(2));
+        let again = submit(&engine, request(3, 7, 10));
+        engine.abort(RequestId(3));
+        let (tokens, finish) = waiter.end();
+        assert_eq!((tokens.len(), finish.reason), (0, FinishReason::Aborted));
+        assert_eq!((finish.usage.prompt_tokens, finish.usage.output_tokens), (7, 0));
+        assert_eq!(again.reason(), FinishReason::Aborted);
+    }
+    assert_eq!(first.reason(), FinishReason::Length);
+    assert_idle(&engine);
+    let counters = engine.stats().counters;
+    assert_eq!((counters.arrived, counters.finished(), counters.finished_aborted), (61, 61, 60));
+}
+
+#[test]
+fn a_dead_engine_holds_no_pages_and_no_rows() {
+    // One dies while its results are awaited, one by a panic of the plugin, one when a step is handed over.
+    let engines = [
+        two_ranks(&small_config(), 4, None),
+        start(&small_config(), r#"{"panic_at": 5}"#),
+        start(&small_config(), r#"{"fault_at": 6}"#),
+    ];
+    for engine in engines {
+        let (requests, clients) = batch(0..10);
+        engine.submit_all(requests).unwrap();
+        clients.iter().for_each(|client| assert_error(&client.reason(), "step"));
+        let stats = engine.stats();
+        assert_eq!((stats.running, stats.waiting, stats.steps_in_flight), (0, 0, 0), "{stats:?}");
+        assert_eq!((stats.pages.leased, stats.oldest_step_us), (0, 0), "{stats:?}");
+        assert_eq!(stats.pages.free + stats.pages.cached, stats.pages.total);
+        assert!(stats.fatal.is_some());
+    }
+}
+
+#[test]
+fn many_answers_to_one_prompt_cost_one_prompt() {
+    let config = small_config();
+    let engine = start(&config, "{}");
+    let choice = |id| Request { prompt: request(7, 41, 9).prompt, ..request(id, 1, 9) };
+    let (sinks, clients): (Vec<_>, Vec<_>) = (0..6).map(|_| client(usize::MAX)).unzip();
+    engine.submit_all((0..6).map(choice).zip(sinks).collect()).unwrap();
+    for (id, client) in (0..6).zip(&clients) {
+        assert_eq!(client.end().0, expected(&config, &choice(id)).0);
+    }
+    assert_eq!(engine.stats().counters.cached_tokens, 5 * 40);
+}
+
 #[test]
 fn requests_without_a_seed_differ() {
     let config = small_config();

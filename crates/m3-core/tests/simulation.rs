@@ -236,7 +236,14 @@ fn soak(seed: u64, count: u64) -> Simulation {
     let mut next = 0;
     while next < count {
         while next < count && random.chance(load * 3) {
-            let request = random_request(&mut random, &world.config, next);
+            let mut request = random_request(&mut random, &world.config, next);
+            // Several answers to one prompt, asked for at once.
+            if let Some(before) = next.checked_sub(1).and_then(|before| requests.get(&before))
+                && random.chance(25)
+            {
+                request.prompt.clone_from(&before.prompt);
+                request.cache_salt.clone_from(&before.cache_salt);
+            }
             next += 1;
             match world.config.check(&request) {
                 Ok(()) => {
