@@ -285,15 +285,16 @@ fn load_tensors(
     Ok(())
 }
 
+/// The engine keeps books of every page, so their number is bounded: half a billion tokens at 128 a page.
+const MOST_PAGES: u64 = 1 << 22;
+
 fn agree_on_pages(ready: &[Ready]) -> Result<u64, LoadError> {
     for (rank, ready) in ready.iter().enumerate() {
         if ready.max_pages == 0 {
             return Err(LoadError::NoPages { rank, page_bytes: ready.page_bytes });
         }
     }
-    // Page ids are 32 bits wide, with one value set aside.
-    let most = u64::from(u32::MAX) - 1;
-    Ok(ready.iter().map(|ready| ready.max_pages).min().unwrap_or(0).min(most))
+    Ok(ready.iter().map(|ready| ready.max_pages).min().unwrap_or(0).min(MOST_PAGES))
 }
 
 /// Decoding batches of every power of two up to the rows, and the largest chunk alone and beside decoding rows.

@@ -56,6 +56,9 @@ impl Scheduler {
         sequence.steps_in_flight -= 1;
         sequence.pending -= u32::from(part.samples);
         check_faults(part, output, self.config.vocab_size).map_err(FinishReason::Error)?;
+        if sequence.request.logprobs.is_some() || !part.scored.is_empty() {
+            check_scores(part, output, self.config.vocab_size).map_err(FinishReason::Error)?;
+        }
         sequence.done = part.end;
         if part.num_outputs() > 0
             && let Some(mut residence) = sequence.residence.take()
@@ -132,6 +135,30 @@ fn check_faults(part: &Part, output: &Output, vocab_size: usize) -> Result<(), S
             return Err(format!(
                 "the backend sampled token id {token}; the vocabulary has {vocab_size} tokens"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// A little above 0 is rounding; more is no log-probability.
+const HIGHEST_LOGPROB: f32 = 1e-3;
+
+/// What a client will read must be log-probabilities of tokens; minus infinity is one.
+fn check_scores(part: &Part, output: &Output, vocab_size: usize) -> Result<(), String> {
+    let width = output.top_capacity;
+    for slot in part.first_output..part.first_output + part.num_outputs() {
+        let tops = slot * width..(slot + 1) * width;
+        let used = output.top_ids[tops.clone()].iter().zip(&output.top_logprobs[tops]);
+        let used = used.take_while(|(id, _)| **id != NONE);
+        for (id, logprob) in std::iter::once((&output.tokens[slot], &output.logprobs[slot])).chain(used) {
+            if *id != NONE && *id as usize >= vocab_size {
+                return Err(format!(
+                    "the backend scored token id {id}; the vocabulary has {vocab_size} tokens"
+                ));
+            }
+            if logprob.is_nan() || *logprob > HIGHEST_LOGPROB {
+                return Err(format!("the backend reported {logprob} as a log-probability"));
+            }
         }
     }
     Ok(())

@@ -618,3 +618,23 @@ fn a_token_outside_the_vocabulary_is_a_fault() {
         matches!(world.finish(1), Some(FinishReason::Error(sentence)) if sentence.contains("4294967295"))
     );
 }
+
+#[test]
+fn numbers_that_are_no_log_probabilities_are_a_fault() {
+    for (logprob, top) in [(f32::NAN, 1), (f32::INFINITY, 1), (0.5, 1), (-1.0, 1_000_000)] {
+        let mut asked = request(1, 4, 9);
+        asked.logprobs = Some(1);
+        let mut world = World::with(config(), [asked]);
+        let step = world.plan();
+        world.answer_with(&step, |output| {
+            output.logprobs[0] = logprob;
+            (output.top_ids[0], output.top_logprobs[0]) = (top, -0.5);
+        });
+        let finish = world.finish(1);
+        let named = |sentence: &String| sentence.contains("log-probability") || sentence.contains("1000000");
+        assert!(
+            matches!(&finish, Some(FinishReason::Error(sentence)) if named(sentence)),
+            "{logprob}: {finish:?}"
+        );
+    }
+}
