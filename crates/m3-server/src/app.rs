@@ -16,6 +16,8 @@ use crate::phase::PhaseCell;
 /// One server.
 pub struct App {
     pub http: HttpOptions,
+    /// The model's first name, known before it is loaded.
+    pub model_name: String,
     pub phase: PhaseCell,
     pub metrics: ServerMetrics,
     serving: OnceLock<Serving>,
@@ -60,10 +62,11 @@ pub enum State {
 }
 
 impl App {
-    /// A server without a model yet.
-    pub fn new(http: HttpOptions) -> Arc<Self> {
+    /// A server without a model yet; `model_name` is what it will go by.
+    pub fn new(http: HttpOptions, model_name: String) -> Arc<Self> {
         Arc::new(App {
             http,
+            model_name,
             phase: PhaseCell::default(),
             metrics: ServerMetrics::default(),
             serving: OnceLock::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use m3_abi::types::{DTYPE_BF16, DTYPE_F32};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
 use m3_abi::{Driver, ProbeReport, ProbeRequest};
 use m3_core::engine::{EngineConfig, EngineHandle};
 use m3_core::load::{LoadOptions, LoadedModel, Progress, load_model};
@@ -28,12 +28,15 @@ const DEFAULT_STEP_TOKENS: usize = 2048;
 pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::Result<Serving> {
     progress(Progress::Opening);
     let dir = model_dir(&options.model)?;
+    let config = dir.join("config.json");
+    ensure!(config.is_file(), "{} is not there; a model is a folder with config.json", config.display());
     let text = match options.model.skip_tokenizer {
         true => None,
         false => Some(TextSide::load(&dir, &options.model)?),
     };
     let checkpoint = Arc::new(Checkpoint::open(&dir)?);
     check(&checkpoint, options)?;
+    check_ids(&checkpoint, text.as_ref())?;
     let (driver, loaded, max_context) = load(&checkpoint, options, progress)?;
     tracing::info!(
         "backend {driver}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
@@ -113,6 +116,40 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Token ids that the embedding and the logits have no row for would only fail inside a request, if at all.
+fn check_ids(checkpoint: &Checkpoint, text: Option<&TextSide>) -> anyhow::Result<()> {
+    let vocab_size = checkpoint.config().text.vocab_size;
+    if let Some(text) = text {
+        let ids = text.tokenizer.vocab_len();
+        ensure!(
+            ids <= vocab_size,
+            "the tokenizer has token ids up to {}; the model's vocabulary has {vocab_size} tokens",
+            ids - 1
+        );
+    }
+    let eos = &checkpoint.generation().eos_token_ids;
+    if let Some(id) = eos.iter().find(|id| **id as usize >= vocab_size) {
+        bail!("eos_token_id {id} of generation_config.json is outside the vocabulary of {vocab_size} tokens");
+    }
+    Ok(())
+}
+
+/// What the backend computes with and keeps pages in must be what was asked for; named here as the flags name it.
+fn check_dtypes(name: &str, chosen: &LoadOptions, report: &ProbeReport) -> anyhow::Result<()> {
+    let named = |bits: u32| {
+        let all = [(DTYPE_F32, "float32"), (DTYPE_BF16, "bfloat16"), (DTYPE_FP8_E4M3, "fp8")];
+        let names = all.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    for (flag, asked, able) in
+        [("--dtype", chosen.dtype, report.dtypes), ("--kv-cache-dtype", chosen.kv_dtype, report.kv_dtypes)]
+    {
+        let (asked_name, able_names) = (named(asked), named(able));
+        ensure!(asked & able != 0, "{flag} is {asked_name}; the backend {name} takes {able_names}");
+    }
+    Ok(())
+}
+
 /// Chooses a backend, loads the ranks, and settles how long a context may be.
 fn load(
     checkpoint: &Arc<Checkpoint>,
@@ -130,6 +167,7 @@ fn load(
     let wanted = options.engine.context.unwrap_or(longest);
     let page_memory_bytes = page_memory(checkpoint, options, report)?;
     let load_options = LoadOptions { page_memory_bytes, ..load_options(options, report, wanted) };
+    check_dtypes(driver.name(), &load_options, report)?;
     let loaded = load_model(driver, checkpoint, &load_options, progress)?;
     let room = loaded.num_pages * checkpoint.config().text.sparse.block_size;
     if options.engine.context.is_some() {
@@ -199,12 +237,10 @@ fn served_model(
     let generation = checkpoint.generation();
     let mut names = options.model.served_names.clone();
     if names.is_empty() {
-        let canonical = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        names.push(canonical.file_name().map_or("m3".into(), |name| name.to_string_lossy().into_owned()));
+        names.push(folder_name(dir));
     }
     let vocab_size = checkpoint.config().text.vocab_size as u32;
     let id_of = |marker: &str| text.as_ref().and_then(|text| text.tokenizer.token_id(marker));
-    let within = |ids: Vec<u32>| ids.into_iter().filter(|id| *id < vocab_size).collect::<Vec<u32>>();
     let eos = if generation.eos_token_ids.is_empty() {
         id_of("[e~[").into_iter().collect()
     } else {
@@ -215,18 +251,34 @@ fn served_model(
         names,
         path: dir.to_owned(),
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        limits: Limits { vocab_size, max_logprobs: options.model.max_logprobs },
+        limits: Limits {
+            vocab_size,
+            max_logprobs: options.model.max_logprobs,
+            max_choices: max_running(&options.engine).saturating_add(options.engine.max_queued),
+        },
         max_context,
         sampling_defaults: match options.model.model_defaults {
             true => SamplingDefaults::of(generation),
             false => SamplingDefaults::neutral(),
         },
-        eos_ids: within(eos),
-        runaway_ids: within(runaway),
+        eos_ids: eos,
+        runaway_ids: runaway,
         random_seed: options.model.random_seed,
         template_kwargs: options.model.template_kwargs.clone(),
         text,
     }
+}
+
+/// What a folder's model is called when nobody names it.
+fn folder_name(dir: &Path) -> String {
+    let canonical = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    canonical.file_name().map_or("m3".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The name the model will be shown under, also before it is there.
+pub fn first_name(options: &ModelOptions) -> String {
+    let folder = || model_dir(options).map_or("m3".into(), |dir| folder_name(&dir));
+    options.served_names.first().cloned().unwrap_or_else(folder)
 }
 
 fn engine_config(

@@ -39,13 +39,14 @@ pub struct ErrorDetail {
 impl ApiError {
     /// Any status, without `param`, `code` or a retry hint.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError { status, message: message.into(), param: None, code: None, retry_after_secs: None }
+        let message = short_message(&message.into());
+        ApiError { status, message, param: None, code: None, retry_after_secs: None }
     }
 
     /// 400 about one field.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         let mut error = Self::new(StatusCode::BAD_REQUEST, message);
-        error.param = Some(param.into());
+        error.param = Some(cut(&param.into(), LONGEST_PARAM));
         error.code = Some("invalid_value");
         error
     }
@@ -85,6 +86,56 @@ impl ApiError {
     }
 }
 
+/// An error with its causes, each said once: some errors already name their cause in their own sentence.
+pub fn sentence(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        said if said.contains(&cause) => said.to_owned(),
+        said => format!("{said}: {cause}"),
+    })
+}
+
+/// Most characters of a client's own text in one pair of quotes.
+const LONGEST_ECHO: usize = 100;
+/// Most characters of a field's path; keys in it may be the client's.
+const LONGEST_PARAM: usize = 200;
+/// Most characters of a sentence.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// The text, or as much of it as is allowed and `…`.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A sentence in which nothing quoted and no word is long: whoever sent five megabytes does not need them back, and
+/// logs neither. Quotes are `"` with JSON's escapes, or backticks.
+fn short_message(message: &str) -> String {
+    let mut out = String::with_capacity(message.len().min(LONGEST_MESSAGE));
+    let (mut quote, mut run, mut escaped) = (None, 0_usize, false);
+    for letter in message.chars() {
+        let closes = quote == Some(letter) && !escaped;
+        let opens = quote.is_none() && (letter == '"' || letter == '`');
+        escaped = letter == '\\' && !escaped && quote == Some('"');
+        if closes || opens {
+            (quote, run) = (opens.then_some(letter), 0);
+        } else if quote.is_none() && letter.is_whitespace() {
+            run = 0;
+        } else {
+            run += 1;
+        }
+        let most = if quote.is_some() { LONGEST_ECHO } else { LONGEST_PARAM };
+        if run <= most {
+            out.push(letter);
+        } else if run == most + 1 {
+            out.push('…');
+        }
+    }
+    cut(&out, LONGEST_MESSAGE)
+}
+
 fn kind_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "authentication_error",
@@ -102,6 +153,7 @@ impl From<Refusal> for ApiError {
             Refusal::PromptTooLong { .. } | Refusal::NeverFits { .. } => {
                 Self::invalid("prompt", message).with_code("context_length_exceeded")
             }
+            Refusal::BatchTooLarge { .. } => Self::invalid("n", message),
             Refusal::TooManyLogprobs { .. } => Self::invalid("logprobs", message),
             Refusal::BadSampling { name, .. } => Self::invalid(name, message),
             Refusal::QueueFull { .. } => {
@@ -125,5 +177,28 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_is_not_echoed_whole() {
+        let long = "é".repeat(5_000_000);
+        let error = ApiError::invalid(&long, format!("model is \"{long}\"; expected `{long}` or \"m3\""));
+        let echo = "é".repeat(100);
+        assert_eq!(error.message, format!("model is \"{echo}…\"; expected `{echo}…` or \"m3\""));
+        assert_eq!(error.param.map(|param| param.chars().count()), Some(201));
+        let open = ApiError::new(StatusCode::BAD_REQUEST, "x ".repeat(5000)).message;
+        assert_eq!(open.chars().count(), 1001);
+    }
+
+    #[test]
+    fn a_short_sentence_stays_as_it_is() {
+        for text in ["", "a \"b\\\"c\" d", "the \"\" and `x`", "it's \"é…\" that", "5\" wide"] {
+            assert_eq!(ApiError::new(StatusCode::BAD_REQUEST, text).message, text);
+        }
     }
 }

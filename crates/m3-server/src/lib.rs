@@ -21,4 +21,5 @@ pub mod routes;
 pub mod serve;
 pub mod shape;
 pub mod stream;
+pub mod strict;
 pub mod tools;

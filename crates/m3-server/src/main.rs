@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use m3_server::args::{self, BackendOptions, Command, Options, Parsed};
-use m3_server::{backends, chat, serve, tools};
+use m3_server::{backends, chat, error, serve, tools};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     parsed.notes.iter().for_each(|note| tracing::info!("{note}"));
     match run(&parsed) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(if error.is::<args::ArgError>() { 2 } else { 1 }, &format!("{error:#}")),
+        Err(error) => fail(if error.is::<args::ArgError>() { 2 } else { 1 }, &error::sentence(&error)),
     }
 }
 

@@ -101,7 +101,7 @@ impl TextSide {
         })?;
         let template = match &options.chat_template {
             Some(file) => Some(load_template(file)?),
-            None => optional_template(dir)?,
+            None => folder_template(dir)?,
         };
         if template.is_none() {
             tracing::warn!(
@@ -122,10 +122,22 @@ pub fn load_tokenizer(place: &Path) -> Result<Tokenizer, TextError> {
 pub fn load_template(file: &Path) -> anyhow::Result<ChatTemplate> {
     let source = std::fs::read_to_string(file)
         .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", file.display()))?;
+    not_empty(file, &source)?;
     Ok(ChatTemplate::from_source(&source)?)
 }
 
-fn optional_template(dir: &Path) -> anyhow::Result<Option<ChatTemplate>> {
+/// An empty template renders every conversation to nothing.
+fn not_empty(file: &Path, source: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(!source.trim().is_empty(), "the chat template {} is empty", file.display());
+    Ok(())
+}
+
+/// The template of a model folder; `None` when it has none.
+pub fn folder_template(dir: &Path) -> anyhow::Result<Option<ChatTemplate>> {
+    let file = dir.join("chat_template.jinja");
+    if let Ok(source) = std::fs::read_to_string(&file) {
+        not_empty(&file, &source)?;
+    }
     match ChatTemplate::from_dir(dir) {
         Ok(template) => Ok(Some(template)),
         Err(TextError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::app::{App, Serving};
 use crate::args::Options;
 use crate::boot;
+use crate::error;
 use crate::progress::ProgressView;
 use crate::routes;
 
@@ -48,7 +49,7 @@ pub async fn serve_until(
     bound: impl FnOnce(SocketAddr),
     mut stops: mpsc::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let app = App::new(options.http.clone());
+    let app = App::new(options.http.clone(), boot::first_name(&options.model));
     let address = SocketAddr::new(options.http.host, options.http.port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;
@@ -105,7 +106,7 @@ fn start_loading(
         let result = boot::boot(&options, &|progress| view.report(&app.phase, progress));
         view.end();
         if let Err(error) = &result {
-            app.phase.fail(format!("{error:#}"));
+            app.phase.fail(error::sentence(error));
         }
         // Nobody waits any more when a signal came first.
         let _ = answer.send(result);

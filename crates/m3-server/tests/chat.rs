@@ -3,6 +3,8 @@
 
 mod support;
 
+use m3_server::openai::chat_request::ChatRequest;
+use m3_server::openai::generation::Limits;
 use serde_json::{Value, json};
 use support::{Server, says, user};
 
@@ -317,20 +319,20 @@ const OTHERWISE: [&str; 8] = [
     "26_tool_after_user",
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn normalised_conversations_render_to_the_reference_ids() {
+#[test]
+fn normalised_conversations_render_to_the_reference_ids() {
     let Some(data) = support::shared_data() else { return };
-    let dir = support::model_dir(&json!({}));
-    for (from, to) in [
-        ("chat_template.m3.jinja", "chat_template.jinja"),
-        ("tokenizer.reconstructed.json", "tokenizer.json"),
-    ] {
-        let place = dir.path().join(to);
-        std::fs::remove_file(&place).unwrap();
-        std::os::unix::fs::symlink(data.join(from).canonicalize().unwrap(), place).unwrap();
-    }
-    let server = Server::start_unready(dir, &[]).await;
-    server.wait_ready().await;
+    let place = |name: &str| data.join(name).to_str().unwrap().to_owned();
+    let (template, tokenizer) = (place("chat_template.m3.jinja"), place("tokenizer.reconstructed.json"));
+    // The bundled model's vocabulary is too small for this tokenizer, so there is no server around the text side.
+    let words = ["serve", "--chat-template", &template, "--tokenizer", &tokenizer].map(str::to_owned);
+    let options = m3_server::args::Options::read(&m3_server::args::parse(&words).unwrap()).unwrap();
+    let text = m3_server::model::TextSide::load(&support::bundled(), &options.model).unwrap();
+    let limits = Limits { vocab_size: 200_064, max_logprobs: 20, max_choices: 64 };
+    let tokens = |body: Value| {
+        let request = ChatRequest::read(body, limits, &serde_json::Map::new())?;
+        m3_server::routes::render_chat(&text, &request).map(|(_, ids)| json!(ids))
+    };
     let cases: Value =
         serde_json::from_slice(&std::fs::read(data.join("template_cases.json")).unwrap()).unwrap();
     let mut same = 0;
@@ -338,11 +340,11 @@ async fn normalised_conversations_render_to_the_reference_ids() {
         let id = case["id"].as_str().unwrap();
         let body = json!({"messages": case["messages"], "tools": case["tools"], "chat_template_kwargs": case["kwargs"],
             "add_generation_prompt": case["add_generation_prompt"]});
-        let (status, answer) = server.post("/tokenize", body).await;
-        let equal = status == 200 && answer["tokens"] == case["token_ids"];
+        let answer = tokens(body);
+        let equal = answer.as_ref().is_ok_and(|ids| *ids == case["token_ids"]);
         // Case 28 has no reference: the bare template fails on it, the server must not.
-        let mended = case["rendered"].is_null() && status == 200;
-        assert!(equal || mended || OTHERWISE.contains(&id), "{id}: {status} {answer}");
+        let mended = case["rendered"].is_null() && answer.is_ok();
+        assert!(equal || mended || OTHERWISE.contains(&id), "{id}: {answer:?}");
         assert!(!(equal && OTHERWISE.contains(&id)), "{id} is not otherwise any more");
         same += usize::from(equal);
     }

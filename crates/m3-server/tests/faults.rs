@@ -253,11 +253,50 @@ async fn options_the_model_cannot_take_stop_the_start() {
     }
 }
 
+/// A copy of the bundled folder's `name`, changed.
+fn rewrite(dir: &std::path::Path, name: &str, change: impl Fn(&mut Value)) {
+    let file = dir.join(name);
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    change(&mut json);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(file, json.to_string()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_ids_outside_the_vocabulary_end_the_start() {
+    let eos = |json: &mut Value| json["eos_token_id"] = json!([980, 5000]);
+    let added = |json: &mut Value| {
+        let mut token = json["added_tokens"][0].clone();
+        (token["id"], token["content"]) = (json!(2000), json!("<far>"));
+        json["added_tokens"].as_array_mut().unwrap().push(token);
+    };
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let cases: [(&str, Change<'_>, [&str; 2]); 2] = [
+        ("generation_config.json", &eos, ["eos_token_id 5000", "tokens"]),
+        ("tokenizer.json", &added, ["ids up to 2000", "vocabulary has"]),
+    ];
+    for (name, change, parts) in cases {
+        let dir = support::model_dir(&json!({}));
+        rewrite(dir.path(), name, change);
+        let server = Server::start_unready(dir, &[]).await;
+        let error = format!("{:#}", server.task.await.unwrap().unwrap_err());
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_type_the_backend_lacks_is_named_as_the_flag_names_it() {
+    let words = ["serve", "--backend", "cpu", "--port", "0", "--kv-cache-dtype", "fp8"].map(str::to_owned);
+    let options = m3_server::args::Options::read(&m3_server::args::parse(&words).unwrap()).unwrap();
+    let error = m3_server::boot::boot(&options, &|_| {}).err().unwrap().to_string();
+    assert!(error.contains("--kv-cache-dtype is fp8") && error.contains("float32, bfloat16"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn before_the_model_is_there_only_probes_and_metrics_answer() {
     let words: Vec<String> = ["serve", "--port", "0"].map(str::to_owned).to_vec();
     let options = m3_server::args::Options::read(&m3_server::args::parse(&words).unwrap()).unwrap();
-    let app = m3_server::app::App::new(options.http);
+    let app = m3_server::app::App::new(options.http, m3_server::boot::first_name(&options.model));
     app.phase.set(m3_core::load::Progress::Loading { done_bytes: 50, total_bytes: 100 });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -272,7 +311,7 @@ async fn before_the_model_is_there_only_probes_and_metrics_answer() {
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &body["phase"], &body["percent"]), (503, &json!("loading"), &json!(43)));
     assert_eq!((get("/live").await.0, get("/health").await.0), (200, 503));
-    assert!(get("/metrics").await.1.contains("m3_load_percent{model_name=\"\"} 43"));
+    assert!(get("/metrics").await.1.contains("m3_load_percent{model_name=\"m3-nano\"} 43"));
     let (status, body) = get("/v1/models").await;
     assert_eq!(status, 503);
     assert!(body.contains("loading (43 %)"), "{body}");

@@ -101,6 +101,69 @@ async fn an_over_long_prompt_is_400_with_both_numbers_and_hurts_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_that_fills_the_context_is_told_that_it_needs_room() {
+    let server = Server::start(json!({}), &["--context-length", "512"]).await;
+    for max_tokens in [json!(null), json!(1), json!(600)] {
+        let body = json!({"prompt": vec![5; 512], "max_tokens": max_tokens});
+        let (status, body) = server.post("/v1/completions", body).await;
+        assert_shape(status, &body, 400);
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(message.contains("512") && message.contains("room for at least one more token"), "{message}");
+    }
+    let body = json!({"prompt": vec![5; 512], "max_tokens": 0, "echo": true, "logprobs": 1});
+    server.good("/v1/completions", body).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_admitted_or_refused_as_a_whole() {
+    let flags = ["--max-running-requests", "2", "--max-queued-requests", "2"];
+    let server = Server::start(json!({"step_us": 3000}), &flags).await;
+    let (status, body) = server.post("/v1/completions", json!({"prompt": [1, 2], "n": 5})).await;
+    assert_shape(status, &body, 400);
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.contains('5') && message.contains("up to 4"), "{message}");
+    let four = json!({"prompt": [[1], [2]], "n": 2, "max_tokens": 3, "ignore_eos": true});
+    let answer = server.good("/v1/completions", four.clone()).await;
+    assert_eq!(answer["choices"].as_array().unwrap().len(), 4);
+    let first = json!({"prompt": [7], "max_tokens": 200, "ignore_eos": true});
+    let first = server.post("/v1/completions", first);
+    let later = async {
+        while server.metric("m3_requests_running", "").await < 1.0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let before = server.metric("m3_requests_total", "").await;
+        let answer = server.post("/v1/completions", four).await;
+        (before, server.metric("m3_requests_total", "").await, answer)
+    };
+    let ((status, _), (before, after, (refused, body))) = tokio::join!(first, later);
+    assert_eq!(status, 200);
+    assert_shape(refused, &body, 429);
+    assert_eq!(before, after, "none of the four was admitted");
+    server.assert_no_leak().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_stands_twice_in_a_body_is_400() {
+    let server = Server::start(json!({}), &[]).await;
+    for (body, param) in [
+        ("{\"messages\":[],\"temperature\":0,\"temperature\":1}", Value::Null),
+        (
+            "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\
+             {\"city\":1,\"city\":2}}}]}]}",
+            json!("messages[0].tool_calls[0].function.arguments"),
+        ),
+    ] {
+        let request = server.client.post(format!("{}{CHAT}", server.base));
+        let response = request.header("content-type", "application/json").body(body).send().await.unwrap();
+        let status = response.status().as_u16();
+        let answer: Value = response.json().await.unwrap();
+        assert_shape(status, &answer, 400);
+        assert!(answer["error"]["message"].as_str().unwrap().contains("stands twice"), "{answer}");
+        assert_eq!(answer["error"]["param"], param, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_outside_the_vocabulary_is_400() {
     let server = Server::start(json!({}), &[]).await;
     let (status, body) = server.post("/v1/completions", json!({"prompt": [1, 5000]})).await;

@@ -105,12 +105,14 @@ fn parse_takes_text_chunks_and_token_chunks_alike() {
             json!({"token_chunks": tokens, "tools": tools}),
             json!({"text": "x", "thinking_mode": "sometimes"}),
             json!({}),
+            json!({"text": "x", "chunks": ["x"]}),
         ],
     );
     let expected =
         json!({"reasoning": "r", "content": "Sure.", "tool_calls": [{"name": "f", "arguments": {"n": 7}}]});
     assert_eq!(answers[..3], [expected.clone(), expected.clone(), expected]);
     assert!(answers[3]["error"].is_string() && answers[4]["error"].is_string());
+    assert!(answers[5]["error"].as_str().unwrap().contains("2 of text, chunks"), "{}", answers[5]);
 }
 
 #[test]
@@ -134,6 +136,44 @@ fn parse_matches_the_cases_whole_and_by_characters() {
         });
         assert!(fits, "{}: {} is none of {} and {also:?}", case["id"], pair[0], case["expected"]);
     }
+}
+
+#[test]
+fn render_of_nothing_from_nowhere_is_an_error() {
+    let output = run(&["render"], "\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing to render"));
+    assert!(run(&["render", "--model", &bundled()], "").status.success());
+}
+
+#[test]
+fn an_empty_template_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let model = bundled();
+    let flags = ["--chat-template", file.path().to_str().unwrap(), "--tokenizer", &model];
+    for command in ["render", "serve"] {
+        let port: &[&str] = if command == "serve" { &["--port", "0"] } else { &[] };
+        let args = [&[command][..], &flags, port].concat();
+        let output = run(&args, "");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("is empty"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_folder_without_config_is_told_so_first_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    for args in [vec!["serve", path], vec!["serve", path, "--skip-tokenizer-init"], vec!["chat", path]] {
+        let output = run(&args, "");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text.contains("config.json is not there"), "{text}");
+    }
+    std::fs::copy(format!("{}/config.json", bundled()), dir.path().join("config.json")).unwrap();
+    let output = run(&["serve", path], "");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("tokenizer.json") && text.matches("No such file").count() <= 1, "{text}");
 }
 
 #[test]

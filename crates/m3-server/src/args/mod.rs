@@ -70,6 +70,26 @@ pub enum ArgError {
     /// More words than the command takes.
     #[error("\"{0}\" is one word too many; flags start with --")]
     ExtraWord(String),
+    /// A value behind a flag that is a switch.
+    #[error(
+        "{flag} is a switch and takes no value: leave \"{value}\" out, or write {flag}=true or {flag}=false"
+    )]
+    SwitchValue {
+        /// As typed.
+        flag: String,
+        /// The word behind it.
+        value: String,
+    },
+    /// Two flags that cannot both be meant.
+    #[error("{first} and {second} cannot both be given: {reason}")]
+    Conflict {
+        /// One of them, with its value where that matters.
+        first: String,
+        /// The other.
+        second: String,
+        /// Why not.
+        reason: &'static str,
+    },
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Typed options from flag values, with their limits and defaults. The only reader of [`Parsed`]'s values for the
 //! commands that run a model; nothing here opens a file except `--api-key-file`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
 use super::numbers::{parse_bytes, parse_count};
 use super::{ArgError, Parsed};
 use crate::openai::reasoning::ReasoningNames;
+use crate::openai::thinking::check_kwargs;
 
 /// Everything `m3 serve` and `m3 chat` need to know.
 #[derive(Clone, Debug)]
@@ -100,19 +101,16 @@ impl Options {
 impl ModelOptions {
     /// The first word or `--model` names the folder.
     pub fn read(parsed: &Parsed) -> Result<Self, ArgError> {
-        if let Some(extra) = parsed.words.get(1) {
-            return Err(ArgError::ExtraWord(extra.clone()));
-        }
-        let dir = parsed.words.first().map(String::as_str).or(parsed.value("model"));
+        let dir = model(parsed)?;
         let defaults = one_of(parsed, "sampling-defaults", &["model", "auto", "openai", "vllm"])?;
         let quantization = one_of(parsed, "quantization", &["auto", "none", "mxfp8", "modelopt", "fp8"])?;
         Ok(ModelOptions {
             dir: dir.map(PathBuf::from),
-            served_names: parsed.many("served-model-name").to_vec(),
+            served_names: served_names(parsed)?,
             tokenizer: parsed.value("tokenizer").map(PathBuf::from),
             chat_template: parsed.value("chat-template").map(PathBuf::from),
             skip_tokenizer: parsed.has("skip-tokenizer-init"),
-            template_kwargs: json_object(parsed, "default-chat-template-kwargs")?,
+            template_kwargs: template_kwargs(parsed)?,
             model_defaults: !matches!(defaults, Some("openai" | "vllm")),
             random_seed: optional(parsed, "random-seed", "a whole number of at least 0")?,
             max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,
@@ -126,6 +124,10 @@ impl BackendOptions {
     pub fn read(parsed: &Parsed) -> Result<Self, ArgError> {
         let tp = count(parsed, "tp", 1, 1024)?.unwrap_or(1) as u32;
         let ep = count(parsed, "ep", 1, 1024)?.map(|ep| ep as u32);
+        if let Some(ep) = ep.filter(|ep| *ep != tp && parsed.has("enable-expert-parallel")) {
+            let reason = "the switch means as many expert-parallel groups as --tp";
+            return Err(conflict("--enable-expert-parallel", &format!("--ep {ep}"), reason));
+        }
         let ep = ep.unwrap_or(if parsed.has("enable-expert-parallel") { tp } else { 1 });
         if !tp.is_multiple_of(ep) {
             return Err(bad("ep", &ep.to_string(), &format!("a divisor of --tp, which is {tp}")));
@@ -158,18 +160,15 @@ impl EngineOptions {
             max_queued: size("max-queued-requests", 0, MOST)?.unwrap_or(1024),
             max_step_tokens: size("chunked-prefill-size", 1, 1 << 24)?,
             page_tokens: size("page-size", 1, 1 << 16)?,
-            prefix_cache: !parsed.has("disable-radix-cache"),
+            prefix_cache: prefix_cache(parsed)?,
         })
     }
 }
 
 impl HttpOptions {
     fn read(parsed: &Parsed) -> Result<Self, ArgError> {
-        let host = parsed.value("host").unwrap_or("127.0.0.1");
-        let host = if host == "localhost" { "127.0.0.1" } else { host };
-        let address = IpAddr::from_str(host.trim_matches(['[', ']']));
         Ok(HttpOptions {
-            host: address.map_err(|_| bad("host", host, "an IP address, such as 127.0.0.1 or 0.0.0.0"))?,
+            host: host(parsed)?,
             port: count(parsed, "port", 0, 65_535)?.unwrap_or(30_000) as u16,
             api_keys: api_keys(parsed)?,
             heartbeat: seconds(parsed, "heartbeat-secs", 10.0)?,
@@ -183,13 +182,86 @@ impl HttpOptions {
     }
 }
 
+/// A word and `--model` are the same thing; two different folders are a mistake.
+fn model(parsed: &Parsed) -> Result<Option<&str>, ArgError> {
+    if let Some(extra) = parsed.words.get(1) {
+        return Err(match parsed.behind_switch.range(..2).next() {
+            Some((at, flag)) => {
+                ArgError::SwitchValue { flag: flag.clone(), value: parsed.words[*at].clone() }
+            }
+            None => ArgError::ExtraWord(extra.clone()),
+        });
+    }
+    let named: Vec<&str> = parsed.words.iter().chain(parsed.many("model")).map(String::as_str).collect();
+    match named.iter().find(|name| **name != named[0]) {
+        Some(other) => Err(conflict(
+            &format!("the model {}", named[0]),
+            &format!("the model {other}"),
+            "a server has one model",
+        )),
+        None if named.first() == Some(&"") => Err(bad("model", "", "a folder")),
+        None => Ok(named.first().copied()),
+    }
+}
+
+fn served_names(parsed: &Parsed) -> Result<Vec<String>, ArgError> {
+    let names = parsed.many("served-model-name");
+    match names.iter().find(|name| name.trim().is_empty()) {
+        Some(name) => Err(bad("served-model-name", name, "a name of at least one character")),
+        None => Ok(names.to_vec()),
+    }
+}
+
+fn template_kwargs(parsed: &Parsed) -> Result<serde_json::Map<String, serde_json::Value>, ArgError> {
+    let name = "default-chat-template-kwargs";
+    let kwargs = json_object(parsed, name)?;
+    if let Err(error) = check_kwargs("it", &kwargs) {
+        let text = parsed.value(name).unwrap_or_default();
+        return Err(bad(name, text, &format!("variables of the chat template ({})", error.message)));
+    }
+    Ok(kwargs)
+}
+
+fn prefix_cache(parsed: &Parsed) -> Result<bool, ArgError> {
+    let (on, off) = ("enable-prefix-caching", "disable-radix-cache");
+    match (parsed.has(on) || parsed.off.contains(off), parsed.has(off) || parsed.off.contains(on)) {
+        (true, true) => {
+            let typed = |name: &str| format!("--{name}{}", if parsed.has(name) { "" } else { "=false" });
+            Err(conflict(&typed(off), &typed(on), "one turns the prefix cache off, the other on"))
+        }
+        (_, off) => Ok(!off),
+    }
+}
+
+/// An address, or a name this machine knows, such as `localhost`.
+fn host(parsed: &Parsed) -> Result<IpAddr, ArgError> {
+    let host = parsed.value("host").unwrap_or("127.0.0.1");
+    if let Ok(address) = IpAddr::from_str(host.trim_matches(['[', ']'])) {
+        return Ok(address);
+    }
+    let found = (host, 0).to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+    // Clients that are told a name try IPv4 too, but not all of them IPv6.
+    let best = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    let expected = "an IP address, such as 127.0.0.1 or 0.0.0.0, or a name that has one";
+    best.map(|address| address.ip()).ok_or_else(|| bad("host", host, expected))
+}
+
+fn conflict(first: &str, second: &str, reason: &'static str) -> ArgError {
+    ArgError::Conflict { first: first.to_owned(), second: second.to_owned(), reason }
+}
+
 fn share(parsed: &Parsed) -> Result<Option<f64>, ArgError> {
-    const EXPECTED: &str = "a number above 0, up to 1, and no --kv-cache-memory-bytes beside it";
+    const EXPECTED: &str = "a number above 0, up to 1";
     let share: Option<f64> = optional(parsed, "mem-fraction-static", EXPECTED)?;
     match share {
-        Some(share) if !(share > 0.0 && share <= 1.0) || parsed.has("kv-cache-memory-bytes") => {
+        Some(share) if !(share > 0.0 && share <= 1.0) => {
             Err(bad("mem-fraction-static", &share.to_string(), EXPECTED))
         }
+        Some(_) if parsed.has("kv-cache-memory-bytes") => Err(conflict(
+            "--mem-fraction-static",
+            "--kv-cache-memory-bytes",
+            "each decides how much memory the pages get",
+        )),
         share => Ok(share),
     }
 }

@@ -1,6 +1,6 @@
 //! From words to flag values, over the table. Syntax only: what a value means is `options.rs`' business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ArgError;
 use super::table::{Command, Effect, FLAGS, Flag, Kind};
@@ -13,6 +13,10 @@ pub struct Parsed {
     pub words: Vec<String>,
     /// Values by canonical name; a switch has an empty list.
     pub values: BTreeMap<&'static str, Vec<String>>,
+    /// Switches that were last turned off by name (`--flag=false`).
+    pub off: BTreeSet<&'static str>,
+    /// Which word stands directly behind which switch, by the word's place in `words`.
+    pub behind_switch: BTreeMap<usize, String>,
     /// Sentences about flags that were accepted and do nothing.
     pub notes: Vec<String>,
 }
@@ -41,7 +45,14 @@ pub fn parse(args: &[String]) -> Result<Parsed, ArgError> {
     };
     let command = Command::ALL.iter().find(|(name, _)| name == first).map(|(_, command)| *command);
     let command = command.ok_or_else(|| unknown_command(first))?;
-    let mut parsed = Parsed { command, words: Vec::new(), values: BTreeMap::new(), notes: Vec::new() };
+    let mut parsed = Parsed {
+        command,
+        words: Vec::new(),
+        values: BTreeMap::new(),
+        off: BTreeSet::new(),
+        behind_switch: BTreeMap::new(),
+        notes: Vec::new(),
+    };
     let mut rest = rest;
     while let Some((word, after)) = rest.split_first() {
         rest = if word == "--" {
@@ -68,8 +79,19 @@ fn take_flag<'a>(parsed: &mut Parsed, word: &str, after: &'a [String]) -> Result
         return Err(ArgError::NotHere { given: given.to_owned(), command: parsed.command.name() });
     }
     let (values, rest) = take_values(flag, given, inline, after)?;
-    let Some(values) = values else { return Ok(rest) };
+    let Some(values) = values else {
+        parsed.values.remove(flag.name);
+        parsed.off.insert(flag.name);
+        return Ok(rest);
+    };
+    parsed.off.remove(flag.name);
     check_effect(parsed, flag, given, &values)?;
+    if let (Kind::Switch, false, Some(word)) = (flag.kind, word.contains('='), rest.first()) {
+        check_behind_switch(given, word)?;
+        if !looks_like_flag(word) {
+            parsed.behind_switch.insert(parsed.words.len(), given.to_owned());
+        }
+    }
     let slot = parsed.values.entry(flag.name).or_default();
     slot.extend(values);
     Ok(rest)
@@ -102,6 +124,15 @@ fn take_values<'a>(
             Ok((Some(after[..count].to_vec()), &after[count..]))
         }
     }
+}
+
+/// Words that are plainly meant as a switch's value.
+fn check_behind_switch(given: &str, word: &str) -> Result<(), ArgError> {
+    const VALUES: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "1", "0"];
+    if VALUES.contains(&word.to_ascii_lowercase().as_str()) {
+        return Err(ArgError::SwitchValue { flag: given.to_owned(), value: word.to_owned() });
+    }
+    Ok(())
 }
 
 /// `-1` and `-0.5` are values.

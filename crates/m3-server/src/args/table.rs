@@ -150,7 +150,7 @@ pub const FLAGS: &[Flag] = &[
     row("chunked-prefill-size", &["max-num-batched-tokens"], Value("N"), Set, ENGINE, "most tokens in one step"),
     row("page-size", &["block-size"], Value("N"), Set, ENGINE, "must be the model's block size"),
     row("disable-radix-cache", &["no-enable-prefix-caching"], Switch, Set, ENGINE, "no reuse of computed prefixes"),
-    row("enable-prefix-caching", &[], Switch, Harmless, ENGINE, "on by default"),
+    row("enable-prefix-caching", &[], Switch, Set, ENGINE, "reuse of computed prefixes, on by default (=false turns it off)"),
     row("enable-mixed-chunk", &[], Switch, Harmless, ENGINE, "prompts and decoding always share steps"),
     row("enable-chunked-prefill", &[], Switch, Harmless, ENGINE, "always on"),
     row("schedule-policy", &["scheduling-policy"], Value("NAME"), Only(&["fcfs", "priority"]), ENGINE, "first come first served within a priority"),

@@ -56,6 +56,83 @@ fn defaults_are_the_documented_ones() {
 }
 
 #[test]
+fn localhost_is_an_address() {
+    assert!(options("serve --host localhost").unwrap().http.host.is_loopback());
+    assert!(options("serve --host [::1]").unwrap().http.host.is_loopback());
+}
+
+#[test]
+fn two_models_in_one_command_are_refused() {
+    for line in ["serve a --model b", "serve --model a --model-path b", "serve --model b a"] {
+        let text = sentence(line);
+        assert!(text.contains("the model a") && text.contains("the model b"), "{text}");
+    }
+    assert_eq!(options("serve a --model a").unwrap().model.dir, Some("a".into()));
+    assert!(sentence("serve --model=").contains("a folder"));
+}
+
+#[test]
+fn switches_and_settings_that_contradict_each_other_are_refused() {
+    for (line, parts) in [
+        (
+            "serve --disable-radix-cache --enable-prefix-caching",
+            ["--disable-radix-cache", "--enable-prefix-caching"],
+        ),
+        (
+            "serve --no-enable-prefix-caching --enable-prefix-caching",
+            ["--disable-radix-cache", "the other on"],
+        ),
+        (
+            "serve --mem-fraction-static 0.8 --kv-cache-memory-bytes 1G",
+            ["--mem-fraction-static and", "--kv-cache-memory-bytes"],
+        ),
+        ("serve --tp 4 --enable-expert-parallel --ep 2", ["--enable-expert-parallel", "--ep 2"]),
+        ("serve --disable-radix-cache=false --enable-prefix-caching=false", ["=false", "prefix cache"]),
+    ] {
+        let text = sentence(line);
+        assert!(parts.iter().all(|part| text.contains(part)), "{line}: {text}");
+    }
+    assert!(!options("serve --enable-prefix-caching=false").unwrap().engine.prefix_cache);
+    assert!(
+        options("serve --enable-prefix-caching --disable-radix-cache=false").unwrap().engine.prefix_cache
+    );
+    options("serve --tp 4 --enable-expert-parallel --ep 4").unwrap();
+}
+
+#[test]
+fn a_value_behind_a_switch_names_the_switch() {
+    for line in
+        ["serve --trust-remote-code true", "serve m --disable-radix-cache False", "serve --enable-metrics 1"]
+    {
+        let text = sentence(line);
+        assert!(text.contains("is a switch and takes no value"), "{text}");
+    }
+    assert!(sentence("serve m --enable-metrics 5").contains("--enable-metrics is a switch"));
+    assert_eq!(options("serve --enable-metrics m").unwrap().model.dir, Some("m".into()));
+    options("serve --trust-remote-code=true m").unwrap();
+}
+
+#[test]
+fn template_defaults_are_checked_at_start() {
+    for (json, part) in [
+        ("{\"thinking_mode\":\"loud\"}", "adaptive, enabled or disabled"),
+        ("{\"enable_thinking\":\"no\"}", "true or false"),
+        ("{\"messages\":[]}", "messages"),
+        ("{\"tools\":[]}", "tools"),
+        ("[]", "a JSON object"),
+    ] {
+        let text = sentence(&format!("serve --default-chat-template-kwargs {json}"));
+        assert!(text.contains("--default-chat-template-kwargs") && text.contains(part), "{text}");
+    }
+    options("serve --default-chat-template-kwargs {\"thinking_mode\":\"enabled\"}").unwrap();
+}
+
+#[test]
+fn an_empty_served_name_is_refused() {
+    assert!(sentence("serve --served-model-name=").contains("at least one character"));
+}
+
+#[test]
 fn an_unknown_flag_is_refused_with_the_nearest_name() {
     let text = sentence("serve --max-runing-requests 4");
     assert_eq!(
@@ -88,7 +165,7 @@ fn wrong_values_name_the_flag_the_value_and_what_is_expected() {
     assert!(sentence("serve --port").contains("--port needs a value"));
     assert!(sentence("serve --dtype float16").contains("auto, bfloat16 or float32"));
     assert!(sentence("serve --tp 4 --ep 3").contains("a divisor of --tp, which is 4"));
-    assert!(sentence("serve --host example.org").contains("an IP address"));
+    assert!(sentence("serve --host=").contains("an IP address"));
     assert!(sentence("serve a b").contains("\"b\" is one word too many"));
     assert!(
         parse(&words("backends --port 1")).unwrap_err().to_string().contains("not a flag of \"m3 backends\"")

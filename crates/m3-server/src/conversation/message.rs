@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::tools::valid_name;
 use crate::error::ApiError;
 use crate::openai::fields::kind;
+use crate::strict::Strict;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,7 @@ pub(super) fn read(message: &Value, at: usize) -> Result<Turn, ApiError> {
         return Err(ApiError::invalid(&path, format!("{path} is {}; expected an object", kind(message))));
     };
     let role = role(message, &path)?;
+    check_names(message, &path)?;
     let mut turn = Turn::empty(role, at);
     read_content(&mut turn, message.get("content"), &path)?;
     match role {
@@ -103,6 +105,40 @@ pub(super) fn read(message: &Value, at: usize) -> Result<Turn, ApiError> {
         return Err(ApiError::invalid(&param, format!("{param}: only role \"assistant\" has tool calls")));
     }
     Ok(turn)
+}
+
+/// Fields that are read, or that the template has no place for and that change nothing (`name`, `refusal`).
+const KNOWN: [&str; 9] = [
+    "role",
+    "content",
+    "name",
+    "refusal",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "reasoning_content",
+    "reasoning",
+];
+
+/// Refuses what would change the answer and cannot be honoured; the rest is ignored and named at debug level.
+fn check_names(message: &Map<String, Value>, path: &str) -> Result<(), ApiError> {
+    for name in ["name", "refusal"] {
+        text_field(message, name, path)?;
+    }
+    for (name, value) in message.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
+        let why = match (name.as_str(), value) {
+            (_, Value::Null | Value::Bool(false)) => continue,
+            ("audio", _) => "this server takes text only",
+            ("prefix" | "partial", _) => "M3's template cannot leave a message open",
+            _ => {
+                tracing::debug!("ignored field: {path}.{name}");
+                continue;
+            }
+        };
+        let param = format!("{path}.{name}");
+        return Err(ApiError::unsupported(&param, format!("{param} cannot be honoured: {why}")));
+    }
+    Ok(())
 }
 
 fn role(message: &Map<String, Value>, path: &str) -> Result<Role, ApiError> {
@@ -250,12 +286,12 @@ fn read_call(call: &Value, path: &str) -> Result<Call, ApiError> {
 
 /// OpenAI sends JSON text; some clients send the object itself. Nothing and `""` mean no arguments.
 fn arguments(given: Option<&Value>, param: &str) -> Result<Map<String, Value>, ApiError> {
-    let parsed = match given {
+    let Strict(parsed) = match given {
         None | Some(Value::Null) => return Ok(Map::new()),
         Some(Value::String(text)) if text.trim().is_empty() => return Ok(Map::new()),
-        Some(Value::String(text)) => serde_json::from_str::<Value>(text)
-            .map_err(|error| ApiError::invalid(param, format!("{param} is not JSON: {error}")))?,
-        Some(other) => other.clone(),
+        Some(Value::String(text)) => serde_json::from_str::<Strict>(text)
+            .map_err(|error| ApiError::invalid(param, format!("{param}: {error}")))?,
+        Some(other) => Strict(other.clone()),
     };
     match parsed {
         Value::Object(map) => Ok(map),

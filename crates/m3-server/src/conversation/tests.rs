@@ -136,6 +136,34 @@ fn reasoning_is_read_under_either_name_and_never_from_the_text() {
 }
 
 #[test]
+fn names_and_refusals_change_nothing_and_audio_is_400() {
+    let plain = good(json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]));
+    let named = good(json!([
+        {"role": "user", "content": "x", "name": "Ann", "audio": null, "id": "m1"},
+        {"role": "assistant", "content": "y", "refusal": null, "annotations": [], "audio": null, "prefix": false},
+    ]));
+    assert_eq!(named, plain);
+    for (field, value) in [("audio", json!({"id": "a"})), ("prefix", json!(true)), ("partial", json!(true))] {
+        let mut message = json!({"role": "assistant", "content": "y"});
+        message[field] = value;
+        let (param, text) = refused(json!([message]));
+        assert_eq!(param, format!("messages[0].{field}"));
+        assert!(text.contains("cannot be honoured"), "{text}");
+    }
+    assert_eq!(refused(json!([{"role": "user", "content": "x", "name": 3}])).0, "messages[0].name");
+}
+
+#[test]
+fn a_key_that_stands_twice_in_arguments_is_named() {
+    let call = |arguments: &str| json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}]);
+    for text in ["{\"city\":1,\"city\":2}", "{\"a\":[{\"city\":1,\"b\":2,\"city\":1}]}"] {
+        let (param, text) = refused(call(text));
+        assert_eq!(param, "messages[0].tool_calls[0].function.arguments");
+        assert!(text.contains("the key \"city\" stands twice"), "{text}");
+    }
+}
+
+#[test]
 fn wrong_shapes_name_their_path() {
     for (messages, param) in [
         (json!([]), "messages"),

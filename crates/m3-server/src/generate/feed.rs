@@ -54,15 +54,28 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Submits a request; `buffer` events may wait for the reader.
-    pub fn submit(engine: &EngineHandle, request: Request, buffer: usize) -> Result<Self, Refusal> {
-        let (events_in, events) = mpsc::channel(buffer.max(1));
-        let (finish_in, finish) = oneshot::channel();
-        let overflowed = Arc::new(AtomicBool::new(false));
-        let sink = ChannelSink { events: events_in, finish: finish_in, overflowed: Arc::clone(&overflowed) };
-        let id = request.id;
-        engine.submit(request, Box::new(sink))?;
-        Ok(Feed { engine: engine.clone(), id, events, finish, overflowed, ended: false })
+    /// Submits requests, all or none; `buffer` events of each may wait for the reader. Feeds come in order.
+    pub fn submit_all(
+        engine: &EngineHandle,
+        requests: Vec<Request>,
+        buffer: usize,
+    ) -> Result<Vec<Self>, Refusal> {
+        let mut feeds = Vec::with_capacity(requests.len());
+        let mut submitted: Vec<(Request, Box<dyn Sink>)> = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (events_in, events) = mpsc::channel(buffer.max(1));
+            let (finish_in, finish) = oneshot::channel();
+            let overflowed = Arc::new(AtomicBool::new(false));
+            let sink =
+                ChannelSink { events: events_in, finish: finish_in, overflowed: Arc::clone(&overflowed) };
+            let id = request.id;
+            // Nothing is there to abort before the engine has admitted it.
+            feeds.push(Feed { engine: engine.clone(), id, events, finish, overflowed, ended: true });
+            submitted.push((request, Box::new(sink)));
+        }
+        engine.submit_all(submitted)?;
+        feeds.iter_mut().for_each(|feed| feed.ended = false);
+        Ok(feeds)
     }
 
     /// The next item; call it until it gives the end.

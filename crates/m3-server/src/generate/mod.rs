@@ -48,13 +48,22 @@ impl Session {
     pub fn start(app: &Arc<App>, job: &Job) -> Result<Self, ApiError> {
         let serving = app.serving()?;
         let in_flight = app.enter()?;
+        let mut requests = Vec::with_capacity(job.prompts.len() * job.generation.n as usize);
+        for prompt in &job.prompts {
+            let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
+            let answers = 0..job.generation.n;
+            requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
+        }
+        let feeds = Feed::submit_all(&serving.engine, requests, app.http.stream_buffer)?;
+        let choices = feeds.into_iter().map(|feed| {
+            let (text, generation) = (serving.model.text.as_ref(), &job.generation);
+            let answer =
+                Answer::new(text, job.parser.clone(), job.parallel_tool_calls, generation.skip_special);
+            Choice::new(feed, answer, Arc::clone(app), job.received)
+        });
         let mut events = SelectAll::new();
-        for (prompt_at, prompt) in job.prompts.iter().enumerate() {
-            for at in 0..job.generation.n {
-                let index = prompt_at * job.generation.n as usize + at as usize;
-                let choice = start_choice(app, serving, job, prompt, at)?;
-                events.push(choice.into_events().map(move |event| (index, event)).boxed());
-            }
+        for (index, choice) in choices.enumerate() {
+            events.push(choice.into_events().map(move |event| (index, event)).boxed());
         }
         Ok(Session { events, _in_flight: in_flight })
     }
@@ -65,17 +74,11 @@ impl Session {
     }
 }
 
-fn start_choice(
-    app: &Arc<App>,
-    serving: &Serving,
-    job: &Job,
-    prompt: &[u32],
-    at: u32,
-) -> Result<Choice, ApiError> {
+/// The `at`th answer to `prompt`, of at most `max_tokens` tokens.
+fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens, at): (u32, u32)) -> Request {
     let id = RequestId(app.next_id());
     let generation = &job.generation;
-    let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
-    let request = Request {
+    Request {
         id,
         prompt: prompt.to_vec(),
         sampling: resolve_sampling(generation, &serving.model, at, id.0),
@@ -87,18 +90,21 @@ fn start_choice(
         cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
         priority: generation.priority,
         mask: None,
-    };
-    let feed = Feed::submit(&serving.engine, request, app.http.stream_buffer)?;
-    let text = serving.model.text.as_ref();
-    let answer = Answer::new(text, job.parser.clone(), job.parallel_tool_calls, generation.skip_special);
-    Ok(Choice::new(feed, answer, Arc::clone(app), job.received))
+    }
 }
 
 /// Without a limit an answer may fill the context; an explicit limit that does not fit is refused with both numbers.
 fn resolve_max_tokens(job: &Job, prompt_tokens: usize, max_context: usize) -> Result<u32, ApiError> {
     let room = max_context.saturating_sub(prompt_tokens).min(u32::MAX as usize) as u32;
+    if prompt_tokens == max_context && job.generation.max_tokens != Some(0) {
+        let sentence = format!(
+            "the prompt has {prompt_tokens} tokens and this server's context is {max_context} tokens; it needs room \
+             for at least one more token"
+        );
+        return Err(ApiError::invalid("prompt", sentence).with_code("context_length_exceeded"));
+    }
     match job.generation.max_tokens {
-        // The engine answers a prompt that leaves no room at all.
+        // The engine answers a prompt that is longer than the context.
         None => Ok(job.default_max_tokens.unwrap_or(u32::MAX).min(room).max(1)),
         Some(asked) if asked <= room || prompt_tokens >= max_context => Ok(asked),
         Some(asked) => {

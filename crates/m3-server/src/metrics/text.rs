@@ -10,8 +10,8 @@ use crate::app::{App, State};
 
 /// Everything, also before the model is there.
 pub fn render(app: &App) -> String {
-    let name = app.loaded().and_then(|serving| serving.model.names.first()).map_or("", String::as_str);
-    let mut page = Page { out: String::new(), labels: format!("model_name=\"{}\"", escape(name)) };
+    let labels = format!("model_name=\"{}\"", escape(&app.model_name));
+    let mut page = Page { out: String::new(), labels };
     let state = app.state();
     let phase = app.phase.get();
     page.gauge("m3_ready", "1 when requests are served", f64::from(u8::from(state == State::Ready)));

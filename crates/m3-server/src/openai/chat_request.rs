@@ -4,8 +4,9 @@ use m3_core::text::parse::ThinkingMode;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, kind};
-use super::generation::{Generation, Limits, check_alternatives};
+use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
+use super::thinking::Thinking;
 use crate::conversation;
 use crate::error::ApiError;
 
@@ -43,19 +44,20 @@ impl ChatRequest {
         if !parse_tools {
             tools.clear();
         }
-        let (thinking_mode, template_kwargs) = thinking(&mut fields, defaults)?;
+        let thinking = Thinking::take(&mut fields, defaults)?;
         let request = ChatRequest {
             messages: conversation::normalise(&messages)?,
             tools,
             parse_tools,
             parallel_tool_calls: fields.switch("parallel_tool_calls", true)?,
             logprobs: logprobs(&mut fields, limits)?,
-            thinking_mode,
-            template_kwargs,
+            thinking_mode: thinking.mode.unwrap_or_default(),
+            template_kwargs: thinking.template_kwargs,
             add_generation_prompt: fields.switch("add_generation_prompt", true)?,
-            include_reasoning: fields.switch("include_reasoning", true)?,
+            include_reasoning: fields.switch("include_reasoning", true)? && !thinking.exclude,
             generation: Generation::take(&mut fields, limits)?,
         };
+        request.generation.check_choices(1, limits)?;
         fields.log_rest("/v1/chat/completions");
         Ok(request)
     }
@@ -107,90 +109,10 @@ fn tool_choice(fields: &mut Fields) -> Result<bool, ApiError> {
 
 fn logprobs(fields: &mut Fields, limits: Limits) -> Result<Option<u32>, ApiError> {
     let wanted = fields.switch("logprobs", false)?;
-    let top = fields.take::<i64>("top_logprobs")?;
+    let top = alternatives(fields, "top_logprobs", limits)?;
     match (wanted, top) {
         (false, None | Some(0)) => Ok(None),
         (false, Some(_)) => Err(ApiError::invalid("top_logprobs", "top_logprobs needs logprobs to be true")),
-        (true, top) => check_alternatives("top_logprobs", top.unwrap_or(0), limits).map(Some),
-    }
-}
-
-/// The effective mode and the template's variables. An explicit `chat_template_kwargs.thinking_mode` wins over
-/// `thinking`, that over `reasoning_effort`, that over the server's default.
-fn thinking(
-    fields: &mut Fields,
-    defaults: &Map<String, Value>,
-) -> Result<(ThinkingMode, Map<String, Value>), ApiError> {
-    let given: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    for reserved in ["messages", "tools", "add_generation_prompt"] {
-        if given.contains_key(reserved) {
-            let param = format!("chat_template_kwargs.{reserved}");
-            return Err(ApiError::invalid(&param, format!("{param} must be sent as a field of its own")));
-        }
-    }
-    let explicit = mode_of_kwargs(&given)?;
-    let by_field = mode_of_thinking(fields)?;
-    let by_effort = mode_of_effort(fields);
-    let by_default = mode_of_kwargs(defaults)?;
-    let mode = explicit.or(by_field).or(by_effort).or(by_default);
-    let mut kwargs = defaults.clone();
-    kwargs.extend(given);
-    kwargs.shift_remove("enable_thinking");
-    if let Some(mode) = mode {
-        kwargs.insert("thinking_mode".into(), mode_name(mode).into());
-    }
-    Ok((mode.unwrap_or_default(), kwargs))
-}
-
-fn mode_of_kwargs(kwargs: &Map<String, Value>) -> Result<Option<ThinkingMode>, ApiError> {
-    match (kwargs.get("thinking_mode"), kwargs.get("enable_thinking")) {
-        (Some(Value::Null) | None, Some(Value::Bool(on))) => {
-            Ok(Some(if *on { ThinkingMode::Enabled } else { ThinkingMode::Disabled }))
-        }
-        (Some(Value::Null) | None, _) => Ok(None),
-        (Some(mode), _) => mode_of("chat_template_kwargs.thinking_mode", mode).map(Some),
-    }
-}
-
-/// MiniMax's own field: `{"type": "adaptive"}`.
-fn mode_of_thinking(fields: &mut Fields) -> Result<Option<ThinkingMode>, ApiError> {
-    match fields.take_value("thinking") {
-        None => Ok(None),
-        Some(Value::Object(thinking)) => match thinking.get("type") {
-            Some(mode) => mode_of("thinking.type", mode).map(Some),
-            None => Err(ApiError::invalid("thinking.type", "thinking.type is missing")),
-        },
-        Some(other) => Err(ApiError::invalid(
-            "thinking",
-            format!("thinking is {}; expected an object with type", kind(&other)),
-        )),
-    }
-}
-
-/// Efforts other than none have no effect on M3's template, and unknown ones are ignored.
-fn mode_of_effort(fields: &mut Fields) -> Option<ThinkingMode> {
-    let effort = fields.take_value("reasoning_effort")?;
-    matches!(effort.as_str(), Some("none" | "minimal")).then_some(ThinkingMode::Disabled)
-}
-
-/// `adaptive`, `enabled` or `disabled`, or 400.
-pub fn mode_of(param: &str, mode: &Value) -> Result<ThinkingMode, ApiError> {
-    match mode.as_str() {
-        Some("adaptive") => Ok(ThinkingMode::Adaptive),
-        Some("enabled") => Ok(ThinkingMode::Enabled),
-        Some("disabled") => Ok(ThinkingMode::Disabled),
-        _ => Err(ApiError::invalid(
-            param,
-            format!("{param} is {mode}; expected adaptive, enabled or disabled"),
-        )),
-    }
-}
-
-/// The template's word.
-pub fn mode_name(mode: ThinkingMode) -> &'static str {
-    match mode {
-        ThinkingMode::Adaptive => "adaptive",
-        ThinkingMode::Enabled => "enabled",
-        ThinkingMode::Disabled => "disabled",
+        (true, top) => Ok(Some(top.unwrap_or(0))),
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, kind};
-use super::generation::{Generation, Limits, check_alternatives};
+use super::fields::{Fields, kind, shown};
+use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
 use crate::error::ApiError;
 
@@ -36,8 +36,7 @@ impl CompletionRequest {
     pub fn read(body: Value, limits: Limits) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
         take_refused(&mut fields)?;
-        let logprobs = fields.take::<i64>("logprobs")?;
-        let logprobs = logprobs.map(|asked| check_alternatives("logprobs", asked, limits)).transpose()?;
+        let logprobs = alternatives(&mut fields, "logprobs", limits)?;
         let request = CompletionRequest {
             prompts: prompts(fields.take_value("prompt"))?,
             echo: fields.switch("echo", false)?,
@@ -45,6 +44,7 @@ impl CompletionRequest {
             parse_special: fields.switch("parse_special", true)?,
             generation: Generation::take(&mut fields, limits)?,
         };
+        request.generation.check_choices(request.prompts.len(), limits)?;
         fields.log_rest("/v1/completions");
         Ok(request)
     }
@@ -89,7 +89,7 @@ pub fn ids(list: &[Value], param: &str) -> Result<Vec<u32>, ApiError> {
         id.ok_or_else(|| {
             ApiError::invalid(
                 format!("{param}[{at}]"),
-                format!("{param}[{at}] is {value}; expected a token id"),
+                format!("{param}[{at}] is {}; expected a token id", shown(value)),
             )
         })
     };

@@ -43,20 +43,33 @@ impl Fields {
 
     /// Takes a number within limits.
     pub fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
-        let Some(number) = self.take::<f64>(name)? else { return Ok(None) };
-        if number >= least && number <= most {
-            return Ok(Some(number));
+        let Some(value) = self.take_value(name) else { return Ok(None) };
+        match value.as_f64() {
+            Some(number) if number >= least && number <= most => Ok(Some(number)),
+            Some(number) => {
+                let sentence =
+                    format!("{name} is {}; it must be from {least} to {most}", short_number(number));
+                Err(ApiError::invalid(name, sentence))
+            }
+            None => {
+                let sentence =
+                    format!("{name} is {}; it must be a number from {least} to {most}", kind(&value));
+                Err(ApiError::invalid(name, sentence))
+            }
         }
-        Err(ApiError::invalid(name, format!("{name} is {number}; it must be from {least} to {most}")))
     }
 
     /// Takes a whole number within limits.
     pub fn whole(&mut self, name: &str, least: i64, most: i64) -> Result<Option<i64>, ApiError> {
-        let Some(number) = self.take::<i64>(name)? else { return Ok(None) };
-        if (least..=most).contains(&number) {
-            return Ok(Some(number));
+        let Some(value) = self.take_value(name) else { return Ok(None) };
+        match value.as_i64() {
+            Some(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ => {
+                let sentence =
+                    format!("{name} is {}; it must be a whole number from {least} to {most}", shown(&value));
+                Err(ApiError::invalid(name, sentence))
+            }
         }
-        Err(ApiError::invalid(name, format!("{name} is {number}; it must be from {least} to {most}")))
     }
 
     /// Takes a switch; absent is `default`.
@@ -71,6 +84,21 @@ impl Fields {
             tracing::debug!("{route}: ignored fields: {names}");
         }
     }
+}
+
+/// A value for a sentence: a number as it is, anything else by its kind.
+pub fn shown(value: &Value) -> String {
+    match (value, value.as_f64()) {
+        (Value::Number(number), Some(wide)) if number.is_f64() => short_number(wide),
+        (Value::Number(number), _) => number.to_string(),
+        _ => kind(value).to_owned(),
+    }
+}
+
+/// A number without rows of zeros: `1e300`.
+pub fn short_number(number: f64) -> String {
+    let plain = number == 0.0 || (1e-6..1e16).contains(&number.abs());
+    if plain { number.to_string() } else { format!("{number:e}") }
 }
 
 /// What a JSON value is, for sentences.

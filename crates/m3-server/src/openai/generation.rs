@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::fields::Fields;
+use super::fields::{Fields, short_number};
 use crate::error::ApiError;
 
 /// What the served model allows.
@@ -13,6 +13,8 @@ use crate::error::ApiError;
 pub struct Limits {
     pub vocab_size: u32,
     pub max_logprobs: u32,
+    /// Answers that one request may ask for: more could never be running and waiting together.
+    pub max_choices: usize,
 }
 
 /// The shared fields, checked. `None` = the model's default.
@@ -71,6 +73,8 @@ struct StreamOptions {
 
 /// Most stop strings of a request.
 pub const MAX_STOPS: usize = 16;
+/// Most bytes of one stop string, and of all together.
+pub const MAX_STOP_BYTES: usize = 4096;
 /// Most answers to one prompt.
 pub const MAX_CHOICES: i64 = 128;
 
@@ -107,6 +111,21 @@ impl Generation {
         };
         generation.check_lengths()?;
         Ok(generation)
+    }
+
+    /// 400 when the answers to this many prompts could never all be admitted; waiting would not help.
+    pub fn check_choices(&self, num_prompts: usize, limits: Limits) -> Result<(), ApiError> {
+        let asked = num_prompts.saturating_mul(self.n as usize);
+        if asked <= limits.max_choices {
+            return Ok(());
+        }
+        let param = if num_prompts > limits.max_choices { "prompt" } else { "n" };
+        let sentence = format!(
+            "the request asks for {asked} answers ({num_prompts} prompts, n is {}); this server runs and queues up \
+             to {} at a time",
+            self.n, limits.max_choices
+        );
+        Err(ApiError::invalid(param, sentence))
     }
 
     fn check_lengths(&self) -> Result<(), ApiError> {
@@ -156,7 +175,8 @@ fn seed(fields: &mut Fields) -> Result<Option<u64>, ApiError> {
 fn repetition_penalty(fields: &mut Fields) -> Result<Option<f32>, ApiError> {
     let Some(penalty) = fields.number("repetition_penalty", 0.0, 100.0)? else { return Ok(None) };
     if penalty < 1e-3 {
-        let message = format!("repetition_penalty is {penalty}; it must be from 0.001 to 100");
+        let message =
+            format!("repetition_penalty is {}; it must be from 0.001 to 100", short_number(penalty));
         return Err(ApiError::invalid("repetition_penalty", message));
     }
     Ok(Some(penalty as f32))
@@ -171,7 +191,8 @@ fn logit_bias(fields: &mut Fields, vocab_size: u32) -> Result<Vec<(u32, f32)>, A
             ApiError::invalid("logit_bias", message)
         })?;
         if !(-100.0..=100.0).contains(&bias) {
-            let message = format!("logit_bias of token {token} is {bias}; it must be from -100 to 100");
+            let message =
+                format!("logit_bias of token {token} is {}; it must be from -100 to 100", short_number(bias));
             return Err(ApiError::invalid("logit_bias", message));
         }
         biases.push((token, bias as f32));
@@ -195,7 +216,24 @@ fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
     if stop.iter().any(String::is_empty) {
         return Err(ApiError::invalid("stop", "stop has an empty string; it needs at least one character"));
     }
+    check_stop_bytes(&stop)?;
     Ok(stop)
+}
+
+/// Every answer keeps a search automaton over all stop strings, so their size is limited together.
+fn check_stop_bytes(stop: &[String]) -> Result<(), ApiError> {
+    if let Some(at) = stop.iter().position(|text| text.len() > MAX_STOP_BYTES) {
+        let bytes = stop[at].len();
+        let message = format!("stop string {at} has {bytes} bytes; this server takes up to {MAX_STOP_BYTES}");
+        return Err(ApiError::invalid("stop", message));
+    }
+    let bytes: usize = stop.iter().map(String::len).sum();
+    if bytes > MAX_STOP_BYTES {
+        let message =
+            format!("the stop strings have {bytes} bytes in all; this server takes up to {MAX_STOP_BYTES}");
+        return Err(ApiError::invalid("stop", message));
+    }
+    Ok(())
 }
 
 fn stop_token_ids(fields: &mut Fields, vocab_size: u32) -> Result<Vec<u32>, ApiError> {
@@ -209,11 +247,7 @@ fn stop_token_ids(fields: &mut Fields, vocab_size: u32) -> Result<Vec<u32>, ApiE
     }
 }
 
-/// Checks a number of alternatives against the server's limit.
-pub fn check_alternatives(param: &str, asked: i64, limits: Limits) -> Result<u32, ApiError> {
-    let most = i64::from(limits.max_logprobs);
-    if (0..=most).contains(&asked) {
-        return Ok(asked as u32);
-    }
-    Err(ApiError::invalid(param, format!("{param} is {asked}; it must be from 0 to {most}")))
+/// Takes a number of alternatives within the server's limit.
+pub fn alternatives(fields: &mut Fields, name: &str, limits: Limits) -> Result<Option<u32>, ApiError> {
+    Ok(fields.whole(name, 0, i64::from(limits.max_logprobs))?.map(|asked| asked as u32))
 }

@@ -8,6 +8,7 @@ pub mod fields;
 pub mod generation;
 pub mod reasoning;
 pub mod refused;
+pub mod thinking;
 pub mod usage;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::completion_request::{CompletionRequest, Prompt};
 use super::generation::Limits;
 use crate::error::ApiError;
 
-const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20 };
+const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20, max_choices: 200 };
 
 fn chat(fields: Value) -> Result<ChatRequest, ApiError> {
     let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
@@ -49,6 +49,8 @@ fn values_out_of_range_are_400_and_name_the_field() {
         (json!({"stop": ["a", ""]}), "stop"),
         (json!({"stop": 3}), "stop"),
         (json!({"stop": vec!["a"; 17]}), "stop"),
+        (json!({"stop": "a".repeat(4097)}), "stop"),
+        (json!({"stop": vec!["a".repeat(2000); 3]}), "stop"),
         (json!({"stop_token_ids": [1000]}), "stop_token_ids"),
         (json!({"stream_options": {"include_usage": 3}}), "stream_options.include_usage"),
     ] {
@@ -74,6 +76,110 @@ fn values_at_the_limits_are_taken() {
     assert_eq!(request.generation.seed, Some(u64::MAX));
     assert_eq!(request.generation.top_k, Some(0));
     assert_eq!(request.generation.logit_bias, [(999, -100.0)]);
+}
+
+#[test]
+fn a_stop_string_of_megabytes_is_refused_with_both_numbers() {
+    let error = chat(json!({"stop": ["x", "a".repeat(5_000_000)], "n": 16})).unwrap_err();
+    assert_eq!(error.message, "stop string 1 has 5000000 bytes; this server takes up to 4096");
+    let error = completion(json!({"stop": vec!["é".repeat(1000); 3]})).unwrap_err();
+    assert_eq!(error.message, "the stop strings have 6000 bytes in all; this server takes up to 4096");
+    assert_eq!(chat(json!({"stop": "a".repeat(4096)})).unwrap().generation.stop[0].len(), 4096);
+}
+
+#[test]
+fn answers_that_can_never_all_be_admitted_are_400_with_both_numbers() {
+    let error = completion(json!({"prompt": ["a", "b", "c"], "n": 67})).unwrap_err();
+    assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some("n")));
+    assert!(error.message.contains("201") && error.message.contains("200"), "{}", error.message);
+    let error = completion(json!({"prompt": vec!["a"; 201]})).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("prompt"));
+    completion(json!({"prompt": ["a", "b"], "n": 100})).unwrap();
+    let few = Limits { max_choices: 3, ..LIMITS };
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "n": 4});
+    assert_eq!(ChatRequest::read(body, few, &Map::new()).unwrap_err().param.as_deref(), Some("n"));
+}
+
+#[test]
+fn a_huge_number_is_named_in_a_few_characters() {
+    for (fields, message) in [
+        (json!({"temperature": 1e300}), "temperature is 1e300; it must be from 0 to 2"),
+        (json!({"max_tokens": 1e300}), "max_tokens is 1e300; it must be a whole number from 0 to 4294967295"),
+        (
+            json!({"logit_bias": {"1": -1e200}}),
+            "logit_bias of token 1 is -1e200; it must be from -100 to 100",
+        ),
+        (json!({"top_k": 2.5}), "top_k is 2.5; it must be a whole number from -1 to 4294967295"),
+        (json!({"top_p": "x"}), "top_p is a string; it must be a number from 0 to 1"),
+    ] {
+        assert_eq!(chat(fields).unwrap_err().message, message);
+    }
+    let error = completion(json!({"prompt": [1e300]})).unwrap_err();
+    assert_eq!(error.message, "prompt[0] is 1e300; expected a token id");
+}
+
+#[test]
+fn no_field_s_value_is_echoed_at_length() {
+    let long = "x".repeat(10_000);
+    for fields in [
+        json!({"temperature": long}),
+        json!({"tool_choice": long}),
+        json!({"reasoning_effort": long}),
+        json!({"stream": long}),
+        json!({"logit_bias": {long.as_str(): 1}}),
+        json!({"thinking": {"type": [long]}}),
+        json!({"chat_template_kwargs": {"thinking_mode": {"a": long}}}),
+        json!({"reasoning": {long.as_str(): 1}}),
+        json!({"tools": [{"type": "function", "function": {"name": long}}]}),
+        json!({"messages": [{"role": long}]}),
+        json!({"messages": [{"role": "user", "content": [{"type": long}]}]}),
+        json!({"messages": [{"role": "tool", "tool_call_id": long}]}),
+    ] {
+        let error = chat(fields).unwrap_err();
+        assert!(error.message.chars().count() < 400, "{}", error.message);
+        assert!(error.param.unwrap().chars().count() < 202);
+    }
+}
+
+#[test]
+fn an_unknown_reasoning_effort_is_400_and_known_ones_are_taken() {
+    for effort in ["none", "minimal", "low", "medium", "high", "xhigh", "max", "default"] {
+        chat(json!({"reasoning_effort": effort})).unwrap();
+        chat(json!({"reasoning": {"effort": effort}})).unwrap();
+    }
+    for (fields, param) in [
+        (json!({"reasoning_effort": "huge"}), "reasoning_effort"),
+        (json!({"reasoning_effort": 3}), "reasoning_effort"),
+        (json!({"reasoning_effort": true}), "reasoning_effort"),
+        (json!({"reasoning": "high"}), "reasoning"),
+        (json!({"reasoning": {"effort": "huge"}}), "reasoning.effort"),
+        (json!({"reasoning": {"max_tokens": 10}}), "reasoning.max_tokens"),
+        (json!({"reasoning": {"enabled": "yes"}}), "reasoning.enabled"),
+        (json!({"enable_thinking": "yes"}), "enable_thinking"),
+        (json!({"chat_template_kwargs": {"enable_thinking": "no"}}), "chat_template_kwargs.enable_thinking"),
+    ] {
+        assert_eq!(chat(fields).unwrap_err().param.as_deref(), Some(param));
+    }
+}
+
+#[test]
+fn enable_thinking_and_reasoning_are_honoured_at_the_top_level() {
+    use ThinkingMode::{Adaptive, Disabled, Enabled};
+    for (fields, mode) in [
+        (json!({"enable_thinking": false}), Disabled),
+        (json!({"enable_thinking": true}), Enabled),
+        (json!({"enable_thinking": true, "thinking": {"type": "adaptive"}}), Adaptive),
+        (json!({"enable_thinking": true, "chat_template_kwargs": {"enable_thinking": false}}), Disabled),
+        (json!({"enable_thinking": true, "reasoning_effort": "none"}), Enabled),
+        (json!({"reasoning": {"effort": "none"}}), Disabled),
+        (json!({"reasoning": {"effort": "high"}}), Adaptive),
+        (json!({"reasoning": {"enabled": true, "effort": "none"}}), Enabled),
+    ] {
+        let request = chat(fields.clone()).unwrap();
+        assert_eq!(request.thinking_mode, mode, "{fields}");
+        assert!(!request.template_kwargs.contains_key("enable_thinking"));
+    }
+    assert!(!chat(json!({"reasoning": {"exclude": true}})).unwrap().include_reasoning);
 }
 
 #[test]

@@ -19,12 +19,13 @@ use crate::model::TextSide;
 use crate::openai::chat_request::ChatRequest;
 use crate::shape::{ChatShape, TokenNames};
 use crate::stream;
+use crate::strict::Strict;
 
 /// Renders, submits and answers.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    JsonBody(body): JsonBody<Value>,
+    JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
@@ -89,7 +90,7 @@ pub(super) fn text_side(serving: &Serving) -> Result<&TextSide, ApiError> {
 }
 
 /// The prompt's text and ids.
-pub(super) fn render(text: &TextSide, request: &ChatRequest) -> Result<(String, Vec<u32>), ApiError> {
+pub fn render(text: &TextSide, request: &ChatRequest) -> Result<(String, Vec<u32>), ApiError> {
     let bad_request = axum::http::StatusCode::BAD_REQUEST;
     let Some(template) = &text.template else {
         let sentence =

@@ -18,12 +18,13 @@ use crate::generate::{Job, Session};
 use crate::openai::completion_request::{CompletionRequest, DEFAULT_MAX_TOKENS, Prompt};
 use crate::shape::{CompletionShape, Echo, TokenNames};
 use crate::stream;
+use crate::strict::Strict;
 
 /// Encodes, submits and answers.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    JsonBody(body): JsonBody<Value>,
+    JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);

@@ -21,7 +21,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app::{App, Serving};
 use crate::error::ApiError;
 use crate::shape::Head;
-pub use chat::prepare as prepare_chat;
+pub use chat::{prepare as prepare_chat, render as render_chat};
 
 /// All routes of a server.
 pub fn router(app: Arc<App>) -> Router {

@@ -14,11 +14,12 @@ use crate::extract::JsonBody;
 use crate::openai::chat_request::ChatRequest;
 use crate::openai::completion_request::ids;
 use crate::openai::fields::Fields;
+use crate::strict::Strict;
 
 /// A raw `prompt`, or `messages` with `tools` as chat takes them.
 pub(super) async fn tokenize(
     State(app): State<Arc<App>>,
-    JsonBody(body): JsonBody<Value>,
+    JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
     blocking(move || {
         let serving = app.serving()?;
@@ -63,7 +64,7 @@ fn raw(
 /// `tokens` to text; markers stay in unless `skip_special_tokens` is true.
 pub(super) async fn detokenize(
     State(app): State<Arc<App>>,
-    JsonBody(body): JsonBody<Value>,
+    JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
     let serving = app.serving()?;
     let tokenizer = &text_side(serving)?.tokenizer;

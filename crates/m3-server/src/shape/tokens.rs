@@ -48,7 +48,7 @@ impl TokenNames {
     pub fn chat(&self, score: &TokenScore) -> TokenLogprob {
         let top = |(id, logprob): &(u32, f32)| TopLogprob {
             token: self.lossy(*id),
-            logprob: finite(*logprob),
+            logprob: finite(one_number(score, *id, *logprob)),
             bytes: self.bytes(*id).map(<[u8]>::to_vec),
         };
         TokenLogprob {
@@ -64,13 +64,44 @@ impl TokenNames {
         let own = (score.token, score.logprob);
         let mut map = Map::new();
         for (id, logprob) in score.top.iter().chain(std::iter::once(&own)) {
-            map.entry(self.distinct(*id)).or_insert_with(|| finite(*logprob).into());
+            let logprob = one_number(score, *id, *logprob);
+            map.entry(self.distinct(*id)).or_insert_with(|| short(finite(logprob)));
         }
         map
     }
 }
 
+/// A token has one log-probability, whether it stands for itself or among the alternatives.
+fn one_number(score: &TokenScore, id: u32, logprob: f32) -> f32 {
+    if id == score.token { score.logprob } else { logprob }
+}
+
+/// The fewest digits that name this number in 32 bits, as in every field of that type. Widened as it is, it would
+/// print the digits of another number.
+fn short(number: f32) -> Value {
+    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
 /// A number JSON can hold.
 pub(super) fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() { logprob } else { LOWEST }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_token_prints_the_same_number_in_both_lists() {
+        let names = TokenNames::new(None, true);
+        for logprob in [-0.123_456_79_f32, -1.0, -0.0, -1e-7, -17.062_5, f32::NEG_INFINITY, -6.103_515_6e-5] {
+            let score = TokenScore { token: 7, logprob, rank: 1, top: vec![(7, logprob + 1e-3), (8, -0.1)] };
+            let own = serde_json::to_string(&Some(finite(score.logprob))).unwrap();
+            let map = names.top_map(&score);
+            assert_eq!(map["token_id:7"].to_string(), own);
+            assert_eq!(map["token_id:8"].to_string(), "-0.1");
+            let chat = names.chat(&score);
+            assert_eq!(chat.logprob, chat.top_logprobs[0].logprob);
+        }
+    }
 }

@@ -46,23 +46,25 @@ fn tokenizer(options: &ModelOptions) -> anyhow::Result<Tokenizer> {
     Ok(load_tokenizer(&place)?)
 }
 
-/// Applies `line` to every line of standard input that is not empty.
-fn for_each_line<T: Serialize>(mut line: impl FnMut(&str) -> Result<T, String>) -> anyhow::Result<()> {
+/// Applies `line` to every line of standard input that is not empty; says how many there were.
+fn for_each_line<T: Serialize>(mut line: impl FnMut(&str) -> Result<T, String>) -> anyhow::Result<usize> {
     #[derive(Serialize)]
     struct Failed {
         error: String,
     }
     let mut out = std::io::stdout().lock();
+    let mut count = 0;
     for text in std::io::stdin().lock().lines() {
         let text = text?;
         if text.trim().is_empty() {
             continue;
         }
+        count += 1;
         match line(&text) {
             Ok(value) => serde_json::to_writer(&mut out, &value)?,
             Err(error) => serde_json::to_writer(&mut out, &Failed { error })?,
         }
         writeln!(out)?;
     }
-    Ok(())
+    Ok(count)
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::args::{ModelOptions, Parsed};
 use crate::model::markers;
-use crate::openai::chat_request::mode_of;
+use crate::openai::thinking::mode_of;
 
 /// One line in: one of `text`, `chunks` and `token_chunks`.
 #[derive(Debug, Deserialize)]
@@ -43,13 +43,21 @@ pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
     let named = options.tokenizer.is_some() || options.dir.is_some();
     // Only token chunks need a tokenizer, so nothing is looked for unasked.
     let tokenizer = if named { Some(Arc::new(super::tokenizer(&options)?)) } else { None };
-    super::for_each_line(|text| parse_line(tokenizer.as_ref(), text))
+    super::for_each_line(|text| parse_line(tokenizer.as_ref(), text)).map(|_| ())
 }
 
 /// Parses one line.
 pub fn parse_line(tokenizer: Option<&Arc<Tokenizer>>, text: &str) -> Result<ParsedLine, String> {
     let line: ParseLine =
         serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+    let given = [line.text.is_some(), line.chunks.is_some(), line.token_chunks.is_some()];
+    match given.iter().filter(|given| **given).count() {
+        1 => {}
+        0 => return Err("the line has none of text, chunks and token_chunks".to_owned()),
+        count => {
+            return Err(format!("the line has {count} of text, chunks and token_chunks; give one of them"));
+        }
+    }
     let mut parser = OutputParser::new(options(&line, tokenizer)?);
     let mut deltas = Vec::new();
     match (&line.token_chunks, &line.chunks, &line.text) {
@@ -60,8 +68,9 @@ pub fn parse_line(tokenizer: Option<&Arc<Tokenizer>>, text: &str) -> Result<Pars
         (None, Some(chunks), _) => {
             chunks.iter().for_each(|chunk| deltas.extend(parser.push(Piece::text(chunk))));
         }
-        (None, None, Some(text)) => deltas.extend(parser.push(Piece::text(text))),
-        (None, None, None) => return Err("the line has none of text, chunks and token_chunks".to_owned()),
+        (None, None, text) => {
+            deltas.extend(text.iter().flat_map(|text| parser.push(Piece::text(text))));
+        }
     }
     deltas.extend(parser.finish());
     answer(deltas)

@@ -1,5 +1,6 @@
 //! `m3 render`: the chat template raw, without the server's normalisation.
 
+use anyhow::Context;
 use m3_core::text::template::{ChatTemplate, RenderInput};
 use m3_core::text::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::args::{ModelOptions, Parsed};
 use crate::boot::model_dir;
-use crate::model::load_template;
+use crate::model::{folder_template, load_template};
 
 /// One line in.
 #[derive(Debug, Deserialize)]
@@ -33,10 +34,21 @@ pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
     let options = ModelOptions::read(parsed)?;
     let template = match &options.chat_template {
         Some(file) => load_template(file)?,
-        None => ChatTemplate::from_dir(&model_dir(&options)?)?,
+        None => {
+            let dir = model_dir(&options)?;
+            let missing = || format!("{} has no chat template; give --chat-template FILE", dir.display());
+            folder_template(&dir)?.with_context(missing)?
+        }
     };
     let tokenizer = super::tokenizer(&options)?;
-    super::for_each_line(|text| render_line(&template, &tokenizer, text))
+    let lines = super::for_each_line(|text| render_line(&template, &tokenizer, text))?;
+    let named = options.dir.is_some() || options.chat_template.is_some() || options.tokenizer.is_some();
+    anyhow::ensure!(
+        lines > 0 || named,
+        "there is nothing to render: standard input has no lines; give --model DIR, or --chat-template FILE and \
+         --tokenizer FILE, and JSON lines with messages"
+    );
+    Ok(())
 }
 
 /// Renders and encodes one line; an error is the template's own sentence.
