@@ -82,8 +82,16 @@ impl Answer {
         let was_reasoning = state.parser.reasoning_open();
         // Special tokens are not text; inside a tool block the parser looks at the id.
         let special = state.special.as_ref().is_some_and(|tokenizer| tokenizer.is_special(token));
-        let text = if special { String::new() } else { state.detokenizer.push(token) };
-        let mut deltas = state.parser.push(Piece { token: Some(token), text: &text });
+        let mut deltas = Vec::new();
+        let text = if special {
+            // A character that was left incomplete stays before the token that cut it.
+            let cut = state.detokenizer.finish();
+            deltas.extend(state.parser.push(Piece::text(&cut)));
+            String::new()
+        } else {
+            state.detokenizer.push(token)
+        };
+        deltas.extend(state.parser.push(Piece { token: Some(token), text: &text }));
         self.reasoning_tokens += u32::from(was_reasoning && state.parser.reasoning_open());
         let num_chars = text.chars().count() as u32;
         let mut ended = state.parser.stop_hit().map(|_| Reason::Stop);

@@ -54,13 +54,14 @@ fn for_each_line<T: Serialize>(mut line: impl FnMut(&str) -> Result<T, String>) 
     }
     let mut out = std::io::stdout().lock();
     let mut count = 0;
-    for text in std::io::stdin().lock().lines() {
-        let text = text?;
-        if text.trim().is_empty() {
+    for bytes in std::io::stdin().lock().split(b'\n') {
+        let bytes = bytes?;
+        if bytes.trim_ascii().is_empty() {
             continue;
         }
         count += 1;
-        match line(&text) {
+        let text = std::str::from_utf8(&bytes).map_err(|error| format!("the line is not UTF-8: {error}"));
+        match text.and_then(&mut line) {
             Ok(value) => serde_json::to_writer(&mut out, &value)?,
             Err(error) => serde_json::to_writer(&mut out, &Failed { error })?,
         }

@@ -63,6 +63,12 @@ pub fn parse_line(tokenizer: Option<&Arc<Tokenizer>>, text: &str) -> Result<Pars
     match (&line.token_chunks, &line.chunks, &line.text) {
         (Some(chunks), _, _) => {
             let tokenizer = tokenizer.ok_or("token_chunks need --tokenizer FILE or --model DIR")?;
+            if let Some(id) = chunks.iter().flatten().find(|id| tokenizer.token_bytes(**id).is_none()) {
+                return Err(format!(
+                    "token id {id} stands for nothing; the tokenizer has {} tokens",
+                    tokenizer.vocab_len()
+                ));
+            }
             feed_tokens(&mut parser, &mut deltas, tokenizer, chunks);
         }
         (None, Some(chunks), _) => {
@@ -99,7 +105,12 @@ fn feed_tokens(
 ) {
     let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
     for token in chunks.iter().flatten() {
-        let text = if tokenizer.is_special(*token) { String::new() } else { detokenizer.push(*token) };
+        let text = if tokenizer.is_special(*token) {
+            deltas.extend(parser.push(Piece::text(&detokenizer.finish())));
+            String::new()
+        } else {
+            detokenizer.push(*token)
+        };
         deltas.extend(parser.push(Piece { token: Some(*token), text: &text }));
     }
     let tail = detokenizer.finish();
@@ -115,4 +126,30 @@ fn answer(deltas: Vec<Delta>) -> Result<ParsedLine, String> {
     };
     let tool_calls = parsed.tool_calls.into_iter().map(call).collect::<Result<_, String>>()?;
     Ok(ParsedLine { reasoning: parsed.reasoning, content: parsed.content, tool_calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nano() -> Arc<Tokenizer> {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/m3-nano");
+        Arc::new(Tokenizer::from_dir(dir.as_ref()).unwrap())
+    }
+
+    /// Two halves of an emoji with a special token between them are two broken characters, not one emoji.
+    #[test]
+    fn a_special_token_inside_a_character_does_not_join_its_halves() {
+        let tokenizer = nano();
+        let end = tokenizer.token_id("[e~[").unwrap();
+        let line = format!(r#"{{"token_chunks":[[240,159],[{end}],[152,128]]}}"#);
+        let content = parse_line(Some(&tokenizer), &line).unwrap().content.unwrap();
+        assert_eq!(content, "\u{fffd}\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn an_unknown_token_id_is_named_with_the_limit() {
+        let error = parse_line(Some(&nano()), r#"{"token_chunks":[[999999]]}"#).unwrap_err();
+        assert!(error.contains("999999") && error.contains("1021"), "{error}");
+    }
 }
