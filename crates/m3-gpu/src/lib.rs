@@ -6,3 +6,4 @@
 pub mod absent;
 #[allow(unsafe_code, reason = "calls two functions of the vendor's driver library")]
 pub mod driver;
+pub mod launch;
