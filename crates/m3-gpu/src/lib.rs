@@ -6,4 +6,5 @@
 pub mod absent;
 #[allow(unsafe_code, reason = "calls two functions of the vendor's driver library")]
 pub mod driver;
+#[allow(unsafe_code, reason = "declares the unsafe call that puts a kernel onto a device")]
 pub mod launch;
