@@ -15,7 +15,7 @@ pub enum Vendor {
 }
 
 /// Why there is no device to use.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     #[error("none of {names} could be loaded ({cause})")]
     NoLibrary { names: String, cause: String },
