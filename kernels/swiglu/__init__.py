@@ -1,0 +1,1 @@
+"""The clamped SwiGLU, for kernels that fuse it."""
