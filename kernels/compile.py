@@ -32,6 +32,7 @@ def arguments():
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--describe", action="store_true", help="rows and shapes as JSON; nothing is compiled")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for xtask")
     return parser.parse_args()
@@ -120,9 +121,9 @@ def check(instances, paths, show, report):
     return failed, records
 
 
-def describe(rows, target):
-    """Rows as xtask needs them for stubs and pack."""
-    return [
+def describe(rows, shapes, target):
+    """What xtask needs for stubs and pack."""
+    described = [
         {
             "name": row.name, "kind": row.kind, "source": str(row.source.relative_to(manifest.ROOT)),
             "function": row.function, "arguments": [
@@ -132,6 +133,10 @@ def describe(rows, target):
         }
         for row in rows if target in row.targets
     ]
+    return {
+        "target": target, "toolchain": tools.pinned(), "rows": described,
+        "shapes": [{"name": name, "set": belongs, "dims": dims} for name, (belongs, dims) in shapes.items()],
+    }
 
 
 def run(options):
@@ -145,6 +150,9 @@ def run(options):
     if options.list:
         for instance in instances:
             print(f"{instance.title()}  for {', '.join(instance.shapes)}")
+        return 0
+    if options.describe:
+        print(json.dumps(describe(rows, shapes, options.target)))
         return 0
     tool_facts = toolchain(options.target)
     cache = options.out / "cache" / options.target
@@ -161,10 +169,7 @@ def run(options):
     if failed or breached:
         return 1
     if not options.only:
-        index = {
-            "target": options.target, "toolchain": tool_facts["packages"], "rows": describe(chosen, options.target),
-            "shapes": [{"name": n, "set": s, "dims": d} for n, (s, d) in shapes.items()], "instances": records,
-        }
+        index = {**describe(rows, shapes, options.target), "instances": records}
         (options.out / f"{options.target}.json").write_text(json.dumps(index, indent=1))
     return 0
 

@@ -8,6 +8,8 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+from .manifest import ROOT
+
 OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.MULTILINE)
 USAGE = re.compile(r"(\w+):(\d+)")
 
@@ -42,13 +44,24 @@ def _triton_tool(name):
 
 
 @lru_cache(maxsize=None)
+def pinned():
+    """Version of every compiler package in `requirements.txt`: part of each cache key, printed by `m3 backends`."""
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    versions = dict(line.split(" ")[0].split("==") for line in lines if "==" in line and not line.startswith((" ", "#")))
+    return {name: version for name, version in versions.items() if name == "triton" or name.startswith("nvidia-")}
+
+
+@lru_cache(maxsize=None)
 def versions():
-    """What is part of every cache key and printed by `m3 backends`."""
-    packages = ["triton", "nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"]
-    try:
-        return {package: importlib.metadata.version(package) for package in packages}
-    except importlib.metadata.PackageNotFoundError as missing:
-        raise ToolError(f"python package {missing.name} is not installed; run cargo xtask build") from None
+    """The pinned versions, after a look at what is really installed."""
+    for package, version in pinned().items():
+        try:
+            installed = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            raise ToolError(f"python package {package} is not installed; run cargo xtask build") from None
+        if installed != version:
+            raise ToolError(f"python package {package} is {installed}; kernels/requirements.txt pins {version}")
+    return pinned()
 
 
 def run(arguments):

@@ -19,7 +19,7 @@ fn file(root: &Path, backend: &str) -> Result<PathBuf> {
     match m3_abi::discover::Choice::parse(backend) {
         Ok(m3_abi::discover::Choice::Path(path)) => Ok(path),
         Ok(m3_abi::discover::Choice::Name(name)) => {
-            crate::build::run(root, &name, true)?;
+            crate::build::run(root, &name, true, false)?;
             Ok(target_folder(root).join("release").join(m3_abi::discover::file_name(&name)))
         }
         Ok(m3_abi::discover::Choice::Auto) => bail!("conformance needs a backend's name or path, not `auto`"),

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod conformance;
 mod goldens;
+mod kernels;
 mod nano;
 mod process;
 mod python;
@@ -59,7 +60,15 @@ enum Task {
         backend: String,
         #[arg(long)]
         release: bool,
+        /// Accept changed kernel arguments: write the launch stubs instead of comparing with them.
+        #[arg(long)]
+        bless: bool,
+        /// Only the launch stubs, from the manifest: compiles no kernel and no plugin.
+        #[arg(long)]
+        stubs: bool,
     },
+    /// Run the kernels' own tests in Triton's interpreter, in the pinned environment.
+    Kernels,
     /// List the committed goldens and compare them with the shared originals when those are there.
     Goldens,
     /// Measure this machine and a backend on it, and record JSON under `bench/`.
@@ -105,7 +114,11 @@ fn run(task: Task) -> Result<()> {
         Task::Tidy => tidy::run(&root),
         Task::Abi { bless } => abi::run(&root, bless),
         Task::Conformance { backend } => conformance::run(&root, &backend),
-        Task::Build { backend, release } => build::run(&root, &backend, release),
+        Task::Build { backend, bless, stubs: true, .. } => {
+            kernels::stubs(&root, build::with_kernels(&backend)?, bless)
+        }
+        Task::Build { backend, release, bless, .. } => build::run(&root, &backend, release, bless),
+        Task::Kernels => kernels::test(&root),
         Task::Goldens => goldens::run(&root),
         Task::Bench { what } => bench::run(&root, &what),
         Task::Soak { worlds } => test::soak(&root, worlds),

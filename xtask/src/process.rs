@@ -6,9 +6,14 @@ use std::process::{Command, Stdio};
 
 /// Runs `program` in `folder` with its output shown.
 pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {
+    run_with(folder, program, arguments, &[])
+}
+
+fn run_with(folder: &Path, program: &str, arguments: &[&str], variables: &[(&str, String)]) -> Result<()> {
     println!("\n$ {program} {}", arguments.join(" "));
     let status = Command::new(program)
         .args(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(folder)
         .stdin(Stdio::null())
         .status()
@@ -19,8 +24,13 @@ pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str]) -> Result<()
 
 /// The cargo that runs this task.
 pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Result<()> {
+    cargo_with(folder, arguments, &[])
+}
+
+/// [`cargo`] with these variables in its environment.
+pub(crate) fn cargo_with(folder: &Path, arguments: &[&str], variables: &[(&str, String)]) -> Result<()> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    run(folder, &cargo, arguments)
+    run_with(folder, &cargo, arguments, variables)
 }
 
 /// Whether `program arguments` starts and succeeds.

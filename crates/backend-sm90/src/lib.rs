@@ -2,6 +2,8 @@
 //!
 //! It has no kernels yet: the plugin builds and loads anywhere, and `probe` says what is missing.
 
+pub mod kernels;
+
 use m3_abi::LinkedBackend;
 use m3_gpu::absent::Absent;
 use m3_gpu::driver::Vendor;
@@ -11,3 +13,6 @@ pub const DRIVER: Absent = Absent { name: "sm90", version: env!("CARGO_PKG_VERSI
 
 /// For programs that link this backend in.
 pub const LINKED: LinkedBackend = m3_abi::linked_backend!("sm90", DRIVER);
+
+/// The kernel pack that `cargo xtask build --backend sm90` made; empty in a plain `cargo build`.
+pub static PACK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.pack"));

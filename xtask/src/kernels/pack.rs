@@ -1,0 +1,99 @@
+//! Gathers what was compiled into one `kernels.pack`, each distinct code once.
+
+use super::index::{Index, check_dims, compiled_dims};
+use super::{elf, folder};
+use anyhow::{Context, Result, ensure};
+use m3_gpu::pack::{Function, Header, Kernel, Pack, sha256};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Our own sources; the compilers leave nothing of their own in the code.
+const LICENCES: [&str; 1] = ["Apache-2.0"];
+/// Shared memory that a block may use on Hopper, in bytes.
+const SHARED_LIMIT: u32 = 227 * 1024;
+
+/// Checks every cubin, writes the pack, reads it back, and returns its path.
+pub(crate) fn write(root: &Path, index: &Index) -> Result<PathBuf> {
+    let target = &index.description.target;
+    let (header, code) = gather(index)?;
+    let file = m3_gpu::pack::write(&header, &code)?;
+    let pack = Pack::read(&file, target)?;
+    ensure!(pack.code()? == code, "the pack does not read back");
+    let path = folder(root).join(target).join("kernels.pack");
+    std::fs::create_dir_all(path.parent().context("the pack has no folder")?)?;
+    std::fs::write(&path, &file).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}\n{} ({:.2} MB, {:.2} MB unpacked)", pack.describe(), path.display(), mb(&file), mb(&code));
+    Ok(path)
+}
+
+fn mb(bytes: &[u8]) -> f64 {
+    bytes.len() as f64 / 1e6
+}
+
+fn gather(index: &Index) -> Result<(Header, Vec<u8>)> {
+    let description = &index.description;
+    let dims = compiled_dims(&description.rows);
+    for shape in &description.shapes {
+        check_dims(&shape.dims, &dims, &shape.name)?;
+    }
+    let kernels = description
+        .rows
+        .iter()
+        .map(|row| Ok(Kernel { name: row.name.clone(), contract: row.contract()?, layout: row.layout()? }));
+    let kernels: Vec<Kernel> = kernels.collect::<Result<_>>()?;
+    let (functions, code) = functions(index)?;
+    let header = Header {
+        target: description.target.clone(),
+        architecture: format!("{}a", description.target.replace("sm", "sm_")),
+        toolchain: description.toolchain.clone(),
+        licences: LICENCES.map(str::to_owned).to_vec(),
+        compiled_dims: dims,
+        shapes: description.shapes.clone(),
+        kernels,
+        functions,
+        code_bytes: code.len() as u64,
+        code_sha256: sha256(&code),
+    };
+    Ok((header, code))
+}
+
+fn functions(index: &Index) -> Result<(Vec<Function>, Vec<u8>)> {
+    let description = &index.description;
+    let (mut functions, mut code, mut places) = (Vec::new(), Vec::new(), HashMap::new());
+    for instance in &index.instances {
+        let named = || format!("kernel {}, variant {}", instance.kernel, instance.variant);
+        let bytes = std::fs::read(&instance.cubin)
+            .with_context(|| format!("cannot read the cubin of {}", named()))?;
+        elf::check(&bytes, &description.target, &instance.symbol).with_context(named)?;
+        let shared = instance.shared + instance.static_shared;
+        ensure!(
+            shared <= SHARED_LIMIT,
+            "{} uses {shared} bytes of shared memory; {SHARED_LIMIT} fit",
+            named()
+        );
+        let kernel = description.rows.iter().position(|row| row.name == instance.kernel);
+        let shape = |name: &String| {
+            let found = description.shapes.iter().position(|shape| shape.name == *name);
+            found.map(|index| index as u32).with_context(|| format!("{} names shape {name}", named()))
+        };
+        let offset = *places.entry(sha256(&bytes)).or_insert_with(|| {
+            let offset = code.len() as u64;
+            code.extend_from_slice(&bytes);
+            offset
+        });
+        functions.push(Function {
+            kernel: kernel.with_context(|| format!("{} has no row", named()))? as u32,
+            variant: instance.variant,
+            shapes: instance.shapes.iter().map(shape).collect::<Result<_>>()?,
+            offset,
+            bytes: bytes.len() as u64,
+            symbol: instance.symbol.clone(),
+            threads: instance.threads,
+            shared: instance.shared,
+            trailing_pointers: instance.trailing_pointers,
+            dependent: instance.dependent,
+            maps: instance.maps.clone(),
+        });
+    }
+    Ok((functions, code))
+}
