@@ -1,0 +1,219 @@
+"""Which blocks a token attends to: index scores, then the best blocks.
+
+    score[t, h, b] = max over key positions j of block b, j <= position_t, of  index_q[t, h] . index_k[j]     float32
+    selected[t, h] = the TOPK blocks of highest priority, ids ascending, -1 behind them
+    priority: the first `init_blocks` and the last `local_blocks` of the token's position / PAGE + 1 blocks, then score,
+    ties to the lower id; a block with a NaN dot product scores -1e30
+
+One index key per position, shared by all index heads; a page is a block. Tokens with at most TOPK blocks take them all
+and need no scores: the score kernels skip them unless `score_all` (for tests that look at the scores).
+
+    index_score_decode    rows of any sequences; scores [T, HEADS, blocks], grid (T, splits)
+    index_score_prefill   chunks; a tile of BLOCK_M rows (tokens x heads) against BLOCKS key blocks; scores [blocks, T, HEADS]
+    select_blocks         either score layout by strides; grid (ceil(T * HEADS / ROWS),)
+
+Scores of blocks behind a token's last are not written. A block's score does not depend on the split.
+Bound: decode memory, 2 * DIM bytes per cached token; prefill 2 * DIM FLOP per (row, key) on the tensor cores.
+select_blocks bisects the bits of the TOPK-th best score: 32 counts over the row, in registers.
+"""
+
+import triton
+import triton.language as tl
+
+NAN_SCORE = tl.constexpr(-1e30)
+
+
+@triton.jit
+def nan_or_maximum(left, right):
+    return tl.maximum(left, right, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def index_score_decode(
+    index_queries,  # bf16 [T, HEADS, DIM]
+    index_k_pages,  # bf16 [pages, PAGE, DIM]
+    page_table,  # i32 [rows, table_stride]
+    token_row,  # i32 [T]
+    positions,  # i32 [T]
+    scores,  # out f32 [T, HEADS, score_stride]
+    table_stride,
+    score_stride,
+    score_all,  # 0: rows with at most TOPK blocks are skipped
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    PAGE: tl.constexpr,
+    TOPK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Grid (T, splits): split s scores blocks s, s + splits, ..."""
+    COLUMNS: tl.constexpr = 16 if HEADS <= 16 else HEADS
+    token = tl.program_id(0)
+    position = tl.load(positions + token)
+    num_blocks = position // PAGE + 1
+    if (num_blocks > TOPK) | (score_all != 0):
+        table = page_table + tl.load(token_row + token).to(tl.int64) * table_stride
+        head = tl.arange(0, COLUMNS)
+        dim = tl.arange(0, DIM)
+        key = tl.arange(0, PAGE)
+        query = tl.load(
+            index_queries + (token.to(tl.int64) * HEADS + head[None, :]) * DIM + dim[:, None],
+            mask=head[None, :] < HEADS,
+            other=0.0,
+        )
+        row = scores + (token.to(tl.int64) * HEADS + head) * score_stride
+        for block in tl.range(tl.program_id(1), num_blocks, tl.num_programs(1), num_stages=STAGES):
+            page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
+            keys = tl.load(index_k_pages + (page * PAGE + key[:, None]) * DIM + dim[None, :])
+            dots = tl.dot(keys, query)
+            dots = tl.where((block * PAGE + key <= position)[:, None], dots, float("-inf"))
+            score = tl.reduce(dots, 0, nan_or_maximum)
+            score = tl.where(score != score, NAN_SCORE, score)
+            tl.store(row + block, score, mask=head < HEADS)
+
+
+@triton.jit
+def index_score_prefill(
+    index_queries,  # bf16 [T, HEADS, DIM]
+    index_k_pages,  # bf16 [pages, PAGE, DIM]
+    page_table,  # i32 [rows, table_stride]
+    seq_row,  # i32 [B]: row of the page table
+    seq_first_token,  # i32 [B]
+    seq_len,  # i32 [B]: tokens of this chunk
+    seq_first_position,  # i32 [B]
+    scores,  # out f32 [blocks, score_stride], entry token * HEADS + head of a block's row
+    table_stride,
+    score_stride,  # at least T * HEADS
+    score_all,
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    PAGE: tl.constexpr,
+    TOPK: tl.constexpr,
+    BLOCK_M: tl.constexpr,  # rows: tokens x heads
+    BLOCKS: tl.constexpr,  # key blocks of a program
+    STAGES: tl.constexpr,
+):
+    """Grid (ceil(longest chunk * HEADS / BLOCK_M), ceil(most blocks / BLOCKS), B)."""
+    sequence = tl.program_id(2)
+    length = tl.load(seq_len + sequence)
+    first_row = tl.program_id(0) * BLOCK_M
+    first_position = tl.load(seq_first_position + sequence)
+    last_token = tl.minimum((first_row + BLOCK_M - 1) // HEADS, length - 1)
+    num_blocks = (first_position + last_token) // PAGE + 1
+    begin = tl.program_id(1) * BLOCKS
+    end = tl.minimum(begin + BLOCKS, num_blocks)
+    wanted = (num_blocks > TOPK) | (score_all != 0)
+    if wanted & (first_row < length * HEADS) & (begin < end):
+        table = page_table + tl.load(seq_row + sequence).to(tl.int64) * table_stride
+        row = first_row + tl.arange(0, BLOCK_M)
+        live = row < length * HEADS
+        dim = tl.arange(0, DIM)
+        key = tl.arange(0, PAGE)
+        first_entry = tl.load(seq_first_token + sequence).to(tl.int64) * HEADS
+        query = tl.load(
+            index_queries + (first_entry + row[:, None]) * DIM + dim[None, :], mask=live[:, None], other=0.0
+        )
+        position = first_position + row // HEADS
+        column = scores + first_entry + row
+        # Blocks that every row of the tile sees whole need no mask.
+        whole = tl.minimum(tl.maximum((first_position + first_row // HEADS + 1) // PAGE, begin), end)
+        for block in tl.range(begin, whole, num_stages=STAGES):
+            page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
+            keys = tl.load(index_k_pages + (page * PAGE + key[None, :]) * DIM + dim[:, None])
+            score = tl.reduce(tl.dot(query, keys), 1, nan_or_maximum)
+            score = tl.where(score != score, NAN_SCORE, score)
+            tl.store(column + block.to(tl.int64) * score_stride, score, mask=live)
+        for block in tl.range(whole, end, num_stages=1):
+            page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
+            keys = tl.load(index_k_pages + (page * PAGE + key[None, :]) * DIM + dim[:, None])
+            visible = block * PAGE + key[None, :] <= position[:, None]
+            score = tl.reduce(tl.where(visible, tl.dot(query, keys), float("-inf")), 1, nan_or_maximum)
+            score = tl.where(score != score, NAN_SCORE, score)
+            tl.store(column + block.to(tl.int64) * score_stride, score, mask=live & (position >= block * PAGE))
+
+
+@triton.jit
+def _choose(
+    row_scores,  # pointers [ROWS]
+    num_blocks,  # [ROWS]
+    out,  # pointers [ROWS]
+    live,  # [ROWS]
+    block_stride,
+    init_blocks,
+    local_blocks,
+    TOPK: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Rows of at most WIDTH blocks, the whole row in registers."""
+    LOWEST: tl.constexpr = -(2**31)
+    block = tl.arange(0, WIDTH)[None, :]
+    count = num_blocks[:, None]
+    present = (block < count) & live[:, None]
+    score = tl.load(
+        row_scores[:, None] + block.to(tl.int64) * block_stride, mask=present & (count > TOPK), other=0.0
+    )
+    # Integers in the order of the scores; `+ 0.0` makes -0 equal to 0.
+    bits = (score + 0.0).to(tl.int32, bitcast=True)
+    priority = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    forced = (block < init_blocks) | (block + local_blocks >= count)
+    priority = tl.where(forced, 0x7FFFFFFF, priority)
+    priority = tl.where(present, priority, LOWEST)
+    # The highest bound that at least TOPK blocks reach, bit by bit.
+    bound = tl.full((ROWS, 1), LOWEST, tl.int32)
+    for bit in range(32):
+        candidate = bound + (tl.full((ROWS, 1), 1, tl.int32) << (31 - bit))
+        reached = tl.sum((priority >= candidate).to(tl.int32), 1, keep_dims=True)
+        bound = tl.where(reached >= TOPK, candidate, bound)
+    above = present & (priority > bound)
+    equal = present & (priority == bound)
+    room = TOPK - tl.sum(above.to(tl.int32), 1, keep_dims=True)
+    taken = above | (equal & (tl.cumsum(equal.to(tl.int32), 1) <= room))
+    place = tl.cumsum(taken.to(tl.int32), 1) - 1
+    tl.store(out[:, None] + place, block + tl.zeros((ROWS, WIDTH), tl.int32), mask=taken)
+    slot = tl.arange(0, TOPK)[None, :]
+    tl.store(
+        out[:, None] + slot, tl.full((ROWS, TOPK), -1, tl.int32), mask=(slot >= count) & live[:, None]
+    )
+
+
+@triton.jit
+def select_blocks(
+    scores,  # f32
+    positions,  # i32 [T]
+    selected,  # out i32 [T, HEADS, TOPK]
+    tokens,
+    row_stride,  # from a (token, head) row of `scores` to the next, in elements
+    block_stride,  # from a block of a row to the next
+    init_blocks,
+    local_blocks,
+    HEADS: tl.constexpr,
+    PAGE: tl.constexpr,
+    TOPK: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDEST: tl.constexpr,  # no row has more blocks
+):
+    """Grid (ceil(T * HEADS / ROWS),)."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    live = row < tokens * HEADS
+    num_blocks = tl.load(positions + row // HEADS, mask=live, other=0) // PAGE + 1
+    most = tl.max(num_blocks, 0)
+    row_scores = scores + row.to(tl.int64) * row_stride
+    out = selected + row.to(tl.int64) * TOPK
+    if most <= TOPK:
+        slot = tl.arange(0, TOPK)[None, :]
+        ids = tl.where(slot < num_blocks[:, None], slot, -1)
+        tl.store(out[:, None] + slot, ids, mask=live[:, None])
+    elif most <= 128:
+        _choose(row_scores, num_blocks, out, live, block_stride, init_blocks, local_blocks, TOPK, ROWS, 128)
+    elif most <= 1024:
+        _choose(row_scores, num_blocks, out, live, block_stride, init_blocks, local_blocks, TOPK, ROWS, 1024)
+    else:
+        # One row after the other: a row alone fills the registers.
+        for index in range(ROWS):
+            one = tl.program_id(0) * ROWS + index + tl.arange(0, 1)
+            valid = one < tokens * HEADS
+            blocks = tl.load(positions + one // HEADS, mask=valid, other=0) // PAGE + 1
+            _choose(
+                scores + one.to(tl.int64) * row_stride, blocks, selected + one.to(tl.int64) * TOPK, valid,
+                block_stride, init_blocks, local_blocks, TOPK, 1, WIDEST,
+            )
