@@ -65,6 +65,8 @@ pub mod device;
 #[allow(unsafe_code, reason = "calls two functions of the vendor's driver library")]
 pub mod driver;
 pub mod error;
+#[allow(unsafe_code, reason = "copies to and from memory that the caller promised")]
+pub mod fake;
 pub mod graph;
 #[allow(unsafe_code, reason = "launches functions whose layout was compared")]
 pub mod kernels;

@@ -141,8 +141,8 @@ impl StepArrays<'_> {
         let size = size_of::<T>() as u64;
         Err(GpuError::Bounds {
             what: self.layout.names.get(field.index).map_or("step arrays", |name| name).to_owned(),
-            offset: first as u64 * size,
-            wanted: count as u64 * size,
+            offset: (first as u64).saturating_mul(size),
+            wanted: (count as u64).saturating_mul(size),
             available: field.count as u64 * size,
         })
     }

@@ -1,7 +1,7 @@
 //! Streams (work in order) and events (points in a stream), with the copies and fills that a stream carries.
 //!
 //! Everything returns at once unless its name says otherwise. Kernels are launched through the generated stubs with
-//! [`Stream::handle`]; graphs are in [`crate::graph`].
+//! [`Stream::queue`]; graphs are in [`crate::graph`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +10,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use crate::api::EventHandle;
 use crate::device::Device;
 use crate::error::{GpuError, Result};
+use crate::kernels::Queue;
 use crate::launch::StreamHandle;
 use crate::memory::{Pinned, Region, check};
 
@@ -31,9 +32,14 @@ impl Stream {
         &self.device
     }
 
-    /// For launches.
+    /// The vendor's own.
     pub fn handle(&self) -> StreamHandle {
         self.handle
+    }
+
+    /// Where the generated stubs launch to.
+    pub fn queue(&self) -> Queue<'_> {
+        Queue { launcher: &self.device, stream: self.handle }
     }
 
     /// Blocks until everything put in so far has run.
