@@ -79,3 +79,5 @@ pub mod staging;
 #[allow(unsafe_code, reason = "copies between regions that were checked")]
 pub mod stream;
 pub mod ticket;
+#[allow(unsafe_code, reason = "reads mapped files that the caller keeps")]
+pub mod upload;

@@ -32,7 +32,8 @@ fn add(stream: &Stream, function: FunctionHandle, to: Region, mut amount: u32) -
     let mut places = [(&raw mut pointer).cast::<c_void>(), (&raw mut amount).cast()];
     let geometry = Geometry { grid: [1, 1, 1], block: [32, 1, 1], shared_bytes: 0, dependent: false };
     // SAFETY: an address and a u32, as the kernel was added.
-    Ok(unsafe { stream.device().launch(function, &geometry, stream.handle(), &mut places)? })
+    unsafe { stream.device().launch(function, &geometry, stream.handle(), &mut places) }?;
+    Ok(())
 }
 
 fn value(stream: &Stream, at: Region) -> u32 {

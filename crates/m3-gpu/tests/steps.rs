@@ -84,7 +84,7 @@ fn two_steps_are_in_flight_and_finish_in_order() {
     let counter = device.allocate(4, "counter").unwrap();
     let results = [device.pinned(4, "result").unwrap(), device.pinned(4, "result").unwrap()];
     assert_eq!(tickets.done().unwrap(), Ticket(0));
-    let mut submit = |tickets: &mut Tickets, value: u8| {
+    let submit = |tickets: &mut Tickets, value: u8| {
         let open = tickets.begin(&stream).unwrap();
         stream.fill(counter.region(), value).unwrap();
         stream.download(&results[open.slot], 0, counter.region()).unwrap();
