@@ -255,6 +255,7 @@ fn served_model(
             vocab_size,
             max_logprobs: options.model.max_logprobs,
             max_choices: max_running(&options.engine).saturating_add(options.engine.max_queued),
+            always_thinks: options.model.always_thinks,
         },
         max_context,
         sampling_defaults: match options.model.model_defaults {
@@ -263,6 +264,11 @@ fn served_model(
         },
         eos_ids: eos,
         runaway_ids: runaway,
+        forbidden_ids: forbidden_ids(
+            text.as_ref().map(|text| text.tokenizer.as_ref()),
+            vocab_size as usize,
+            [checkpoint.config().image_token_id, checkpoint.config().video_token_id],
+        ),
         random_seed: options.model.random_seed,
         template_kwargs: options.model.template_kwargs.clone(),
         text,
@@ -289,7 +295,6 @@ fn engine_config(
 ) -> EngineConfig {
     let config = checkpoint.config();
     let vocab_size = config.text.vocab_size;
-    let tokenizer = model.text.as_ref().map(|text| text.tokenizer.as_ref());
     EngineConfig {
         max_running: max_running(&options.engine),
         max_queued: options.engine.max_queued,
@@ -301,11 +306,7 @@ fn engine_config(
         mixed_chunk: true,
         run_ahead: true,
         vocab_size,
-        forbidden_tokens: forbidden_ids(
-            tokenizer,
-            vocab_size,
-            [config.image_token_id, config.video_token_id],
-        ),
+        forbidden_tokens: model.forbidden_ids.clone(),
         max_logprobs: options.model.max_logprobs,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use m3_core::model::config::GenerationConfig;
 use m3_core::text::TextError;
@@ -12,6 +12,7 @@ use m3_core::text::tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 
 use crate::args::ModelOptions;
+use crate::generate::masks::TokenIndex;
 use crate::openai::generation::{Generation, Limits};
 
 /// What requests are checked against and rendered with.
@@ -30,6 +31,8 @@ pub struct ServedModel {
     pub eos_ids: Vec<u32>,
     /// Ids that can only be the start of a runaway turn; they stop an answer as well.
     pub runaway_ids: Vec<u32>,
+    /// Ids that are never sampled, sorted.
+    pub forbidden_ids: Vec<u32>,
     pub random_seed: Option<u64>,
     pub template_kwargs: Map<String, Value>,
 }
@@ -47,6 +50,7 @@ pub struct TextSide {
     pub tokenizer: Arc<Tokenizer>,
     pub template: Option<ChatTemplate>,
     pub markers: Markers,
+    index: OnceLock<Arc<TokenIndex>>,
 }
 
 impl ServedModel {
@@ -56,6 +60,11 @@ impl ServedModel {
             self.names.iter().any(|known| known == name)
                 || self.path.to_str().is_some_and(|path| path == name)
         })
+    }
+
+    /// Whether this id ends a turn by itself.
+    pub fn ends_turn(&self, token: u32) -> bool {
+        self.eos_ids.contains(&token) || self.runaway_ids.contains(&token)
     }
 
     /// Stop ids of one request.
@@ -109,7 +118,12 @@ impl TextSide {
             );
         }
         let markers = markers(&tokenizer);
-        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, markers })
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, markers, index: OnceLock::new() })
+    }
+
+    /// The vocabulary ordered by bytes; made when it is first needed, off the threads that serve sockets.
+    pub fn token_index(&self) -> Arc<TokenIndex> {
+        Arc::clone(self.index.get_or_init(|| Arc::new(TokenIndex::new(Arc::clone(&self.tokenizer)))))
     }
 }
 

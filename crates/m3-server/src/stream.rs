@@ -15,12 +15,29 @@ use futures_util::Stream;
 use serde::Serialize;
 
 use crate::error::ApiError;
-use crate::generate::Session;
+use crate::generate::{self, Session};
 use crate::shape::Shape;
 
 /// Waits for everything and answers with one body.
 pub async fn whole<S: Shape>(mut session: Session, mut shape: S) -> Result<Response, ApiError> {
     while let Some((index, event)) = session.next().await {
+        for chunk in shape.event(index, event)? {
+            shape.fold(chunk);
+        }
+    }
+    Ok(Json(shape.whole()).into_response())
+}
+
+/// Waits for all `best_of` answers to each prompt and answers with the `n` likeliest.
+pub async fn best<S: Shape>(
+    session: Session,
+    mut shape: S,
+    n: usize,
+    best_of: usize,
+) -> Result<Response, ApiError> {
+    let best = generate::choose(session, n, best_of).await;
+    shape.add_unseen(best.unseen_tokens, best.unseen_reasoning);
+    for (index, event) in best.events {
         for chunk in shape.event(index, event)? {
             shape.fold(chunk);
         }

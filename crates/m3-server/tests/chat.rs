@@ -328,7 +328,7 @@ fn normalised_conversations_render_to_the_reference_ids() {
     let words = ["serve", "--chat-template", &template, "--tokenizer", &tokenizer].map(str::to_owned);
     let options = m3_server::args::Options::read(&m3_server::args::parse(&words).unwrap()).unwrap();
     let text = m3_server::model::TextSide::load(&support::bundled(), &options.model).unwrap();
-    let limits = Limits { vocab_size: 200_064, max_logprobs: 20, max_choices: 64 };
+    let limits = Limits { vocab_size: 200_064, max_logprobs: 20, max_choices: 64, always_thinks: false };
     let tokens = |body: Value| {
         let request = ChatRequest::read(body, limits, &serde_json::Map::new())?;
         m3_server::routes::render_chat(&text, &request).map(|(_, ids)| json!(ids))

@@ -32,6 +32,8 @@ pub struct ModelOptions {
     pub chat_template: Option<PathBuf>,
     pub skip_tokenizer: bool,
     pub template_kwargs: serde_json::Map<String, serde_json::Value>,
+    /// The checkpoint cannot answer without thinking.
+    pub always_thinks: bool,
     /// Use `generation_config.json`; off = neutral defaults.
     pub model_defaults: bool,
     pub random_seed: Option<u64>,
@@ -111,6 +113,7 @@ impl ModelOptions {
             chat_template: parsed.value("chat-template").map(PathBuf::from),
             skip_tokenizer: parsed.has("skip-tokenizer-init"),
             template_kwargs: template_kwargs(parsed)?,
+            always_thinks: parsed.has("force-thinking"),
             model_defaults: !matches!(defaults, Some("openai" | "vllm")),
             random_seed: optional(parsed, "random-seed", "a whole number of at least 0")?,
             max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,

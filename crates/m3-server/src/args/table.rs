@@ -101,6 +101,7 @@ pub const FLAGS: &[Flag] = &[
     row("chat-template", &[], Value("FILE"), Set, TEXT, "chat template; default: the model's"),
     row("skip-tokenizer-init", &[], Switch, Set, HTTP, "token ids in and out: a checkpoint without a tokenizer serves /v1/completions"),
     row("default-chat-template-kwargs", &[], Value("JSON"), Set, HTTP, "chat_template_kwargs of requests that send none of that key"),
+    row("force-thinking", &[], Switch, Set, ENGINE, "the checkpoint always thinks: requests that turn thinking off are refused"),
     row("sampling-defaults", &["generation-config"], Value("model|openai"), Set, ENGINE, "defaults from generation_config.json (model, auto) or neutral ones (openai, vllm)"),
     row("random-seed", &["seed"], Value("N"), Set, ENGINE, "makes the seeds of requests without a seed repeatable"),
     row("max-logprobs", &[], Value("N"), Set, HTTP, "most alternatives per token a request may ask for (20)"),

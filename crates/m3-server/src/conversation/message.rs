@@ -129,7 +129,8 @@ fn check_names(message: &Map<String, Value>, path: &str) -> Result<(), ApiError>
         let why = match (name.as_str(), value) {
             (_, Value::Null | Value::Bool(false)) => continue,
             ("audio", _) => "this server takes text only",
-            ("prefix" | "partial", _) => "M3's template cannot leave a message open",
+            ("prefix" | "partial", Value::Bool(true)) if message["role"] == "assistant" => continue,
+            ("prefix" | "partial", _) => "only the last message, of the role \"assistant\", can be left open",
             _ => {
                 tracing::debug!("ignored field: {path}.{name}");
                 continue;
@@ -146,9 +147,8 @@ fn role(message: &Map<String, Value>, path: &str) -> Result<Role, ApiError> {
     let name = text_field(message, "role", path)?;
     let name = name.ok_or_else(|| ApiError::invalid(&param, format!("{param} is missing")))?;
     if name == "function" {
-        let sentence =
-            format!("{param} is \"function\", which is obsolete; send role \"tool\" with tool_call_id");
-        return Err(ApiError::invalid(&param, sentence));
+        // The old form of a tool result; its call, in the old form too, had no id.
+        return Ok(Role::Tool);
     }
     let role = Role::ALL.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
     role.ok_or_else(|| {
@@ -239,10 +239,6 @@ fn read_assistant(turn: &mut Turn, message: &Map<String, Value>, path: &str) -> 
     if let Some(text) = given {
         text.clone_into(&mut turn.reasoning);
     }
-    if message.get("function_call").is_some_and(|call| !call.is_null()) {
-        let param = format!("{path}.function_call");
-        return Err(ApiError::invalid(&param, format!("{param} is obsolete; send tool_calls")));
-    }
     turn.calls = match message.get("tool_calls") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(calls)) => {
@@ -257,21 +253,35 @@ fn read_assistant(turn: &mut Turn, message: &Map<String, Value>, path: &str) -> 
             return Err(ApiError::invalid(&param, format!("{param} is {}; expected a list", kind(other))));
         }
     };
+    // The old form of a single call.
+    if let Some(call) = message.get("function_call").filter(|call| !call.is_null()) {
+        let param = format!("{path}.function_call");
+        if !turn.calls.is_empty() {
+            let sentence = format!("{param} is the old form of tool_calls; send one of them");
+            return Err(ApiError::invalid(&param, sentence));
+        }
+        turn.calls.push(read_function(call, call, (path, &param))?);
+    }
     Ok(())
 }
 
 /// `{"id", "function": {"name", "arguments"}}`, or the inner object without its wrapper, as some clients send it.
 fn read_call(call: &Value, path: &str) -> Result<Call, ApiError> {
-    let function_path = format!("{path}.function");
-    let object = call.as_object().and_then(|call| match call.get("function") {
-        Some(function) => Some((call, function.as_object()?)),
-        None => call.contains_key("name").then_some((call, call)),
-    });
-    let Some((call, function)) = object else {
-        return Err(ApiError::invalid(&function_path, format!("{function_path} must be an object")));
+    let function = call.get("function").or_else(|| call.get("name").is_some().then_some(call));
+    read_function(call, function.unwrap_or(&Value::Null), (path, &format!("{path}.function")))
+}
+
+/// The paths are those of the call and of its function.
+fn read_function(
+    call: &Value,
+    function: &Value,
+    (path, function_path): (&str, &str),
+) -> Result<Call, ApiError> {
+    let (Value::Object(call), Value::Object(function)) = (call, function) else {
+        return Err(ApiError::invalid(function_path, format!("{function_path} must be an object")));
     };
     let name_path = format!("{function_path}.name");
-    let name = text_field(function, "name", &function_path)?.unwrap_or("");
+    let name = text_field(function, "name", function_path)?.unwrap_or("");
     if !valid_name(name) {
         let sentence =
             format!("{name_path} is \"{name}\"; expected 1 to 256 letters, digits or one of _ - . : /");

@@ -6,6 +6,7 @@
 //! It knows no template and no tokens.
 
 mod message;
+mod open;
 mod results;
 mod tools;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 pub use message::{Call, Role, Turn};
+pub use open::{check_open, last_is_partial};
 pub use tools::{check_tools, valid_name};
 
 /// Messages ready for the template: `root`? `system|developer`? then the rest; results in the order of their calls.

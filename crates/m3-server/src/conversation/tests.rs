@@ -143,8 +143,9 @@ fn names_and_refusals_change_nothing_and_audio_is_400() {
         {"role": "assistant", "content": "y", "refusal": null, "annotations": [], "audio": null, "prefix": false},
     ]));
     assert_eq!(named, plain);
-    for (field, value) in [("audio", json!({"id": "a"})), ("prefix", json!(true)), ("partial", json!(true))] {
-        let mut message = json!({"role": "assistant", "content": "y"});
+    for (field, value) in [("audio", json!({"id": "a"})), ("prefix", json!(true)), ("partial", json!("yes"))]
+    {
+        let mut message = json!({"role": "user", "content": "y"});
         message[field] = value;
         let (param, text) = refused(json!([message]));
         assert_eq!(param, format!("messages[0].{field}"));
@@ -171,6 +172,10 @@ fn wrong_shapes_name_their_path() {
         (json!([{"content": "x"}]), "messages[0].role"),
         (json!([{"role": "alien", "content": "x"}]), "messages[0].role"),
         (json!([{"role": "function", "name": "f", "content": "x"}]), "messages[0].role"),
+        (
+            json!([{"role": "assistant", "function_call": {"name": "f"}, "tool_calls": [call("c")]}]),
+            "messages[0].function_call",
+        ),
         (json!([{"role": "user", "content": "x"}, {"role": "root", "content": "x"}]), "messages[1].role"),
         (json!([{"role": "user", "content": 7}]), "messages[0].content"),
         (json!([{"role": "user", "content": [{"text": "x"}]}]), "messages[0].content[0].type"),
@@ -194,7 +199,11 @@ fn wrong_shapes_name_their_path() {
             json!([{"role": "assistant", "tool_calls": [{"function": {"name": "a\"b"}}]}]),
             "messages[0].tool_calls[0].function.name",
         ),
-        (json!([{"role": "assistant", "function_call": {"name": "f"}}]), "messages[0].function_call"),
+        (
+            json!([{"role": "assistant", "function_call": {"arguments": "{}"}}]),
+            "messages[0].function_call.name",
+        ),
+        (json!([{"role": "assistant", "function_call": "f"}]), "messages[0].function_call"),
     ] {
         assert_eq!(refused(messages.clone()).0, param, "{messages}");
     }
@@ -216,4 +225,16 @@ fn tools_are_checked_by_field() {
     ] {
         assert_eq!(check_tools(&tools).unwrap_err().param.as_deref(), Some(param));
     }
+}
+
+#[test]
+fn the_old_function_form_becomes_a_call_and_its_result() {
+    let turns = good(json!([
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"a\":1}"}},
+        {"role": "function", "name": "f", "content": "r"},
+    ]));
+    let function = json!({"name": "f", "arguments": {"a": 1}});
+    assert_eq!(turns[1]["tool_calls"], json!([{"id": null, "type": "function", "function": function}]));
+    assert_eq!(turns[2], json!({"role": "tool", "content": "r"}));
 }

@@ -5,7 +5,10 @@ use m3_core::event::SampledToken;
 use m3_core::text::detokenize::Detokenizer;
 use m3_core::text::parse::{Delta, Faults, OutputParser, ParserOptions, Piece};
 
+use super::reasoning::{ReasoningFilter, ReasoningShape};
+use super::repetition::Repetition;
 use crate::model::TextSide;
+use crate::openai::generation::{Generation, RepetitionDetection};
 
 /// Why an answer ended, as OpenAI names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +37,40 @@ pub struct OutputToken {
     pub num_chars: u32,
 }
 
+/// How one answer is read and told.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerOptions {
+    pub parallel_tool_calls: bool,
+    /// Control tokens that the model samples are no text.
+    pub skip_special: bool,
+    /// Stop strings count from this many tokens on.
+    pub min_tokens: u32,
+    pub repetition: Option<RepetitionDetection>,
+    pub reasoning: ReasoningShape,
+    /// Content in front of the answer.
+    pub echo: Option<String>,
+}
+
+impl AnswerOptions {
+    /// What every route has: several calls, reasoning apart and as it comes.
+    pub fn of(generation: &Generation) -> Self {
+        AnswerOptions {
+            parallel_tool_calls: true,
+            skip_special: generation.skip_special,
+            min_tokens: generation.min_tokens,
+            repetition: generation.repetition,
+            reasoning: ReasoningShape::default(),
+            echo: None,
+        }
+    }
+}
+
 /// The state of one answer.
 pub struct Answer {
     text: Option<TextState>,
-    parallel_tool_calls: bool,
+    options: AnswerOptions,
+    repetition: Option<Repetition>,
+    reasoning: ReasoningFilter,
     /// Sampled ids, the stop id included.
     pub completion_tokens: u32,
     pub reasoning_tokens: u32,
@@ -61,24 +94,41 @@ pub struct Pushed {
 
 impl Answer {
     /// `parser` is `None` when only ids are wanted.
-    pub fn new(
-        text: Option<&TextSide>,
-        parser: Option<ParserOptions>,
-        parallel_tool_calls: bool,
-        skip_special: bool,
-    ) -> Self {
-        let text = text.zip(parser).map(|(text, options)| TextState {
+    pub fn new(text: Option<&TextSide>, parser: Option<ParserOptions>, options: AnswerOptions) -> Self {
+        let markers = parser.as_ref().map(|parser| parser.markers.clone()).unwrap_or_default();
+        let text = text.zip(parser).map(|(text, parser)| TextState {
             detokenizer: Detokenizer::new(text.tokenizer.clone()),
-            parser: OutputParser::new(options),
-            special: skip_special.then(|| text.tokenizer.clone()),
+            parser: OutputParser::new(parser),
+            special: options.skip_special.then(|| text.tokenizer.clone()),
         });
-        Answer { text, parallel_tool_calls, completion_tokens: 0, reasoning_tokens: 0 }
+        Answer {
+            text,
+            repetition: options.repetition.map(Repetition::new),
+            reasoning: ReasoningFilter::new(options.reasoning, &markers),
+            options,
+            completion_tokens: 0,
+            reasoning_tokens: 0,
+        }
     }
 
     /// Reads one sampled token.
     pub fn push(&mut self, token: u32) -> Pushed {
         self.completion_tokens += 1;
+        let circles = self.repetition.as_mut().is_some_and(|repetition| repetition.push(token));
+        let circles = circles && self.completion_tokens >= self.options.min_tokens;
+        let mut pushed = self.push_text(token);
+        if circles && pushed.ended.is_none() {
+            pushed.ended = Some(Reason::Stop);
+        } else if let Some(repetition) = &mut self.repetition {
+            repetition.found = false;
+        }
+        pushed.deltas = self.tell(pushed.deltas);
+        pushed
+    }
+
+    fn push_text(&mut self, token: u32) -> Pushed {
         let Some(state) = &mut self.text else { return Pushed::default() };
+        state.parser.arm_stops(self.completion_tokens >= self.options.min_tokens);
         let was_reasoning = state.parser.reasoning_open();
         // Special tokens are not text; inside a tool block the parser looks at the id.
         let special = state.special.as_ref().is_some_and(|tokenizer| tokenizer.is_special(token));
@@ -95,21 +145,37 @@ impl Answer {
         self.reasoning_tokens += u32::from(was_reasoning && state.parser.reasoning_open());
         let num_chars = text.chars().count() as u32;
         let mut ended = state.parser.stop_hit().map(|_| Reason::Stop);
-        if !self.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
+        if !self.options.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
             keep_first_call(&mut deltas);
             ended = Some(Reason::ToolCalls);
         }
         Pushed { deltas, num_chars, ended }
     }
 
+    /// The deltas as the request wants them, the echo first.
+    fn tell(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+        let deltas = self.reasoning.apply(deltas);
+        match self.options.echo.take() {
+            Some(echo) => std::iter::once(Delta::Content(echo)).chain(deltas).collect(),
+            None => deltas,
+        }
+    }
+
     /// The end of the output. `counted_stop`: a stop id was sampled that never came as a token.
     pub fn finish(&mut self, counted_stop: bool) -> Vec<Delta> {
         self.completion_tokens += u32::from(counted_stop);
+        let mut deltas = self.finish_text();
+        deltas = self.tell(deltas);
+        deltas.extend(self.reasoning.finish());
+        deltas
+    }
+
+    fn finish_text(&mut self) -> Vec<Delta> {
         let Some(state) = &mut self.text else { return Vec::new() };
         let tail = state.detokenizer.finish();
         let mut deltas = state.parser.push(Piece::text(&tail));
         deltas.extend(state.parser.finish());
-        if !self.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
+        if !self.options.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
             keep_first_call(&mut deltas);
         }
         deltas
@@ -125,9 +191,19 @@ impl Answer {
         self.text.as_ref().map(|state| state.parser.faults()).unwrap_or_default()
     }
 
-    /// Whether a stop string ended it, also one found only at the very end.
+    /// The stop string that ended it, also one found only at the very end.
+    pub fn stop_text(&self) -> Option<&str> {
+        self.text.as_ref().and_then(|state| state.parser.stop_hit())
+    }
+
+    /// Whether a stop string ended it.
     pub fn stop_hit(&self) -> bool {
-        self.text.as_ref().is_some_and(|state| state.parser.stop_hit().is_some())
+        self.stop_text().is_some()
+    }
+
+    /// Whether it was ended because it went round in circles.
+    pub fn repeats(&self) -> bool {
+        self.repetition.as_ref().is_some_and(|repetition| repetition.found)
     }
 }
 

@@ -40,9 +40,24 @@ pub struct Done {
     /// What was held back until the end.
     pub deltas: Vec<Delta>,
     pub reason: Reason,
+    /// What the model was stopped by; `None` when it was a limit or a cut.
+    pub stop: Option<Stop>,
     pub completion_tokens: u32,
     pub reasoning_tokens: u32,
     pub cached_tokens: u32,
+}
+
+/// What stopped an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A stop string.
+    Text(String),
+    /// A stop id of the request's own.
+    Token(u32),
+    /// The model's own end of the turn.
+    Turn(u32),
+    /// The answer went round in circles.
+    Repetition,
 }
 
 /// An answer in the making.
@@ -123,10 +138,23 @@ impl Choice {
         ChoiceEvent::Done(Done {
             deltas,
             reason,
+            stop: self.stop(finish),
             completion_tokens: self.answer.completion_tokens,
             reasoning_tokens: self.answer.reasoning_tokens,
             cached_tokens: finish.usage.cached_tokens,
         })
+    }
+
+    fn stop(&self, finish: &Finish) -> Option<Stop> {
+        match (self.answer.stop_text(), &finish.reason) {
+            (Some(text), _) => Some(Stop::Text(text.to_owned())),
+            (None, _) if self.answer.repeats() => Some(Stop::Repetition),
+            (None, FinishReason::Stop { token }) if self.ended.is_none() => {
+                let turn = self.app.loaded().is_some_and(|serving| serving.model.ends_turn(*token));
+                Some(if turn { Stop::Turn(*token) } else { Stop::Token(*token) })
+            }
+            (None, _) => None,
+        }
     }
 
     fn reason(&self, finish: &Finish) -> Result<Reason, ApiError> {

@@ -2,8 +2,12 @@
 //! streams and whole answers are made of. Dropping a [`Session`] aborts everything it asked for.
 
 mod answer;
+mod best;
 mod choice;
 mod feed;
+pub mod masks;
+mod reasoning;
+mod repetition;
 mod sampling;
 
 use std::sync::Arc;
@@ -17,14 +21,17 @@ use m3_core::text::parse::ParserOptions;
 use crate::app::{App, InFlight, Serving};
 use crate::error::ApiError;
 use crate::openai::generation::Generation;
-pub use answer::{Answer, OutputToken, Reason};
-pub use choice::{Choice, ChoiceEvent, Done, Output};
+pub use answer::{Answer, AnswerOptions, OutputToken, Reason};
+pub use best::{Best, choose};
+pub use choice::{Choice, ChoiceEvent, Done, Output, Stop};
 pub use feed::{ChannelSink, Feed, FeedItem};
+use masks::MaskSource;
+pub use reasoning::ReasoningShape;
 pub use sampling::resolve_sampling;
 
 /// What to generate.
 pub struct Job {
-    /// Token ids; each prompt gets `generation.n` answers.
+    /// Token ids; each prompt gets `generation.best_of` answers.
     pub prompts: Vec<Vec<u32>>,
     pub generation: Generation,
     /// When the request names no limit; still cut to the room in the context. `None` = all the room.
@@ -33,11 +40,31 @@ pub struct Job {
     pub prompt_logprobs: Option<u32>,
     /// How output text is read; `None` = ids only.
     pub parser: Option<ParserOptions>,
-    pub parallel_tool_calls: bool,
+    pub answer: AnswerOptions,
+    /// What may be sampled; each answer gets a mask of its own from every one of them.
+    pub masks: Vec<Arc<dyn MaskSource>>,
     pub received: Instant,
 }
 
-/// Running answers. Answer `p * n + i` is the `i`th of prompt `p`.
+impl Job {
+    /// A job that only generates: no scores, no text, no masks.
+    pub fn new(prompts: Vec<Vec<u32>>, generation: Generation, received: Instant) -> Self {
+        let answer = AnswerOptions::of(&generation);
+        Job {
+            prompts,
+            generation,
+            default_max_tokens: None,
+            logprobs: None,
+            prompt_logprobs: None,
+            parser: None,
+            answer,
+            masks: Vec::new(),
+            received,
+        }
+    }
+}
+
+/// Running answers. Answer `p * best_of + i` is the `i`th of prompt `p`.
 pub struct Session {
     events: SelectAll<BoxStream<'static, (usize, ChoiceEvent)>>,
     _in_flight: InFlight,
@@ -48,17 +75,15 @@ impl Session {
     pub fn start(app: &Arc<App>, job: &Job) -> Result<Self, ApiError> {
         let serving = app.serving()?;
         let in_flight = app.enter()?;
-        let mut requests = Vec::with_capacity(job.prompts.len() * job.generation.n as usize);
+        let mut requests = Vec::with_capacity(job.prompts.len() * job.generation.best_of as usize);
         for prompt in &job.prompts {
             let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
-            let answers = 0..job.generation.n;
+            let answers = 0..job.generation.best_of;
             requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
         }
         let feeds = Feed::submit_all(&serving.engine, requests, app.http.stream_buffer)?;
         let choices = feeds.into_iter().map(|feed| {
-            let (text, generation) = (serving.model.text.as_ref(), &job.generation);
-            let answer =
-                Answer::new(text, job.parser.clone(), job.parallel_tool_calls, generation.skip_special);
+            let answer = Answer::new(serving.model.text.as_ref(), job.parser.clone(), job.answer.clone());
             Choice::new(feed, answer, Arc::clone(app), job.received)
         });
         let mut events = SelectAll::new();
@@ -85,11 +110,12 @@ fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens,
         max_tokens,
         min_tokens: generation.min_tokens.min(max_tokens),
         stop_token_ids: serving.model.stop_ids_for(generation),
-        logprobs: job.logprobs,
+        // Which answers are best is told by the scores of their tokens.
+        logprobs: job.logprobs.or((generation.best_of > generation.n).then_some(0)),
         prompt_logprobs: job.prompt_logprobs,
         cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
         priority: generation.priority,
-        mask: None,
+        mask: masks::start(&job.masks),
     }
 }
 

@@ -3,10 +3,11 @@
 use m3_core::text::parse::ThinkingMode;
 use serde_json::{Map, Value};
 
+use super::accepted::take_accepted;
 use super::fields::{Fields, kind};
 use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
-use super::thinking::Thinking;
+use super::thinking::{ReasoningDelivery, Thinking, ThinkingDefaults};
 use crate::conversation;
 use crate::error::ApiError;
 
@@ -27,8 +28,15 @@ pub struct ChatRequest {
     /// Further variables of the template, `thinking_mode` included when it was asked for.
     pub template_kwargs: Map<String, Value>,
     pub add_generation_prompt: bool,
-    /// Send the reasoning; off = it is thought but not sent.
-    pub include_reasoning: bool,
+    /// The last message is the beginning of the answer.
+    pub continue_final: bool,
+    /// Repeat that beginning in front of the answer.
+    pub echo: bool,
+    pub reasoning: ReasoningDelivery,
+    /// Reasoning is sent as it comes; off = in one piece.
+    pub stream_reasoning: bool,
+    /// Most tokens of reasoning.
+    pub thinking_budget: Option<u32>,
 }
 
 impl ChatRequest {
@@ -36,7 +44,7 @@ impl ChatRequest {
     pub fn read(body: Value, limits: Limits, defaults: &Map<String, Value>) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
         take_refused(&mut fields)?;
-        refuse_echo(&mut fields)?;
+        take_accepted(&mut fields);
         let messages: Vec<Value> = list(&mut fields, "messages")?;
         let mut tools: Vec<Value> = list(&mut fields, "tools")?;
         conversation::check_tools(&tools)?;
@@ -44,7 +52,9 @@ impl ChatRequest {
         if !parse_tools {
             tools.clear();
         }
+        let defaults = ThinkingDefaults { template_kwargs: defaults, forced: limits.always_thinks };
         let thinking = Thinking::take(&mut fields, defaults)?;
+        let ending = Ending::take(&mut fields, &messages)?;
         let request = ChatRequest {
             messages: conversation::normalise(&messages)?,
             tools,
@@ -53,13 +63,69 @@ impl ChatRequest {
             logprobs: logprobs(&mut fields, limits)?,
             thinking_mode: thinking.mode.unwrap_or_default(),
             template_kwargs: thinking.template_kwargs,
-            add_generation_prompt: fields.switch("add_generation_prompt", true)?,
-            include_reasoning: fields.switch("include_reasoning", true)? && !thinking.exclude,
+            add_generation_prompt: ending.generation_prompt,
+            continue_final: ending.continue_final,
+            echo: ending.echo,
+            reasoning: thinking.delivery,
+            stream_reasoning: thinking.stream_reasoning,
+            thinking_budget: thinking.budget,
             generation: Generation::take(&mut fields, limits)?,
         };
         request.generation.check_choices(1, limits)?;
-        fields.log_rest("/v1/chat/completions");
+        fields.finish("/v1/chat/completions")?;
         Ok(request)
+    }
+}
+
+/// How the prompt ends.
+struct Ending {
+    generation_prompt: bool,
+    continue_final: bool,
+    echo: bool,
+}
+
+impl Ending {
+    /// `continue_final_message`, or `prefix` or `partial` at the last message, leave it open for the model to go on
+    /// with; then there is no generation prompt.
+    fn take(fields: &mut Fields, messages: &[Value]) -> Result<Self, ApiError> {
+        let asked = fields.take::<bool>("continue_final_message")?;
+        let prompted = fields.take::<bool>("add_generation_prompt")?;
+        let continue_final = asked.unwrap_or_else(|| conversation::last_is_partial(messages));
+        if continue_final && prompted == Some(true) {
+            let sentence = "add_generation_prompt and continue_final_message cannot both be true: the answer starts \
+                            either after a generation prompt or inside the last message";
+            return Err(ApiError::invalid("add_generation_prompt", sentence));
+        }
+        let echo = fields.switch("echo", false)?;
+        if continue_final {
+            conversation::check_open(messages)?;
+        }
+        if echo && !continue_final {
+            let sentence = "echo needs continue_final_message: a chat answer has no other text to repeat";
+            return Err(ApiError::invalid("echo", sentence));
+        }
+        Ok(Ending { generation_prompt: prompted.unwrap_or(true) && !continue_final, continue_final, echo })
+    }
+}
+
+impl ChatRequest {
+    /// Where the answer starts: the generation prompt decides it, and an open message is past its reasoning.
+    pub fn start_mode(&self) -> ThinkingMode {
+        match (self.continue_final, self.add_generation_prompt) {
+            (true, _) => ThinkingMode::Disabled,
+            (false, true) => self.thinking_mode,
+            (false, false) => ThinkingMode::default(),
+        }
+    }
+
+    /// Text of the last message.
+    pub fn final_text(&self) -> &str {
+        self.messages.last().and_then(|message| message["content"].as_str()).unwrap_or_default()
+    }
+
+    /// What is repeated in front of the answer.
+    pub fn echo_text(&self) -> Option<String> {
+        self.echo.then(|| self.final_text().to_owned())
     }
 }
 
@@ -69,16 +135,6 @@ fn list(fields: &mut Fields, name: &str) -> Result<Vec<Value>, ApiError> {
         Some(Value::Array(list)) => Ok(list),
         Some(other) => Err(ApiError::invalid(name, format!("{name} is {}; expected a list", kind(&other)))),
     }
-}
-
-fn refuse_echo(fields: &mut Fields) -> Result<(), ApiError> {
-    if fields.switch("echo", false)? {
-        return Err(ApiError::unsupported(
-            "echo",
-            "echo cannot be honoured: a chat answer has no prompt text",
-        ));
-    }
-    Ok(())
 }
 
 /// Whether calls may be made. Forcing one needs a grammar over the output; until there is one it is refused rather

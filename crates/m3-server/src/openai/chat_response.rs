@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use super::prompt_scores::PromptScores;
+use super::stop_cause::StopCause;
 use super::usage::Usage;
 
 /// One event of a stream.
@@ -26,6 +28,8 @@ pub struct ChunkChoice {
     pub delta: ChunkDelta,
     pub logprobs: Option<Logprobs>,
     pub finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopCause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
@@ -97,6 +101,8 @@ pub struct ChatResponse {
     pub choices: Vec<ChatChoice>,
     pub usage: Usage,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptScores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
 }
 
@@ -107,6 +113,8 @@ pub struct ChatChoice {
     pub message: Message,
     pub logprobs: Option<Logprobs>,
     pub finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopCause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
@@ -166,6 +174,7 @@ impl ChatChoice {
             self.token_ids.get_or_insert_default().extend(ids);
         }
         self.finish_reason = self.finish_reason.or(chunk.finish_reason);
+        self.stop_reason = self.stop_reason.take().or(chunk.stop_reason);
     }
 }
 

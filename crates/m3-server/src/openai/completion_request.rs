@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::accepted::take_accepted;
 use super::fields::{Fields, kind, shown};
 use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
@@ -36,6 +37,7 @@ impl CompletionRequest {
     pub fn read(body: Value, limits: Limits) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
         take_refused(&mut fields)?;
+        take_accepted(&mut fields);
         let logprobs = alternatives(&mut fields, "logprobs", limits)?;
         let request = CompletionRequest {
             prompts: prompts(fields.take_value("prompt"))?,
@@ -45,7 +47,7 @@ impl CompletionRequest {
             generation: Generation::take(&mut fields, limits)?,
         };
         request.generation.check_choices(request.prompts.len(), limits)?;
-        fields.log_rest("/v1/completions");
+        fields.finish("/v1/completions")?;
         Ok(request)
     }
 }

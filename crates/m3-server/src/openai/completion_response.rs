@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::prompt_scores::PromptScores;
+use super::stop_cause::StopCause;
 use super::usage::Usage;
 
 /// A chunk of a stream, or a whole answer.
@@ -24,6 +26,10 @@ pub struct CompletionChoice {
     pub text: String,
     pub logprobs: Option<CompletionLogprobs>,
     pub finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopCause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptScores>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +65,10 @@ impl CompletionChoice {
         if chunk.prompt_token_ids.is_some() {
             self.prompt_token_ids = chunk.prompt_token_ids;
         }
+        if chunk.prompt_logprobs.is_some() {
+            self.prompt_logprobs = chunk.prompt_logprobs;
+        }
         self.finish_reason = self.finish_reason.or(chunk.finish_reason);
+        self.stop_reason = self.stop_reason.take().or(chunk.stop_reason);
     }
 }

@@ -10,13 +10,15 @@ use crate::error::ApiError;
 #[derive(Debug)]
 pub struct Fields {
     map: Map<String, Value>,
+    /// Path of the object, with a dot; empty for the body itself.
+    prefix: String,
 }
 
 impl Fields {
     /// From a parsed body, which must be an object.
     pub fn new(body: Value) -> Result<Self, ApiError> {
         match body {
-            Value::Object(map) => Ok(Fields { map }),
+            Value::Object(map) => Ok(Fields { map, prefix: String::new() }),
             other => {
                 let message = format!("the body is {}; expected an object", kind(&other));
                 Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, message).with_code("bad_json"))
@@ -24,9 +26,21 @@ impl Fields {
         }
     }
 
+    /// From an object inside a body; `name` is where it stands.
+    pub fn within(name: &str, object: Value) -> Result<Self, ApiError> {
+        match object {
+            Value::Object(map) => Ok(Fields { map, prefix: format!("{name}.") }),
+            other => {
+                let sentence = format!("{name} is {}; expected an object", kind(&other));
+                Err(ApiError::invalid(name, sentence))
+            }
+        }
+    }
+
     /// Takes a field; a wrong type is 400 with the path of what is wrong.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
         let Some(value) = self.take_value(name) else { return Ok(None) };
+        let name = self.path(name);
         let parsed = serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();
             let dot = if path.starts_with('[') || path == "." { "" } else { "." };
@@ -34,6 +48,10 @@ impl Fields {
             ApiError::invalid(path.clone(), format!("{path}: {}", error.inner()))
         })?;
         Ok(Some(parsed))
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     /// Takes a field as it stands.
@@ -44,6 +62,7 @@ impl Fields {
     /// Takes a number within limits.
     pub fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
         let Some(value) = self.take_value(name) else { return Ok(None) };
+        let name = self.path(name);
         match value.as_f64() {
             Some(number) if number >= least && number <= most => Ok(Some(number)),
             Some(number) => {
@@ -62,7 +81,8 @@ impl Fields {
     /// Takes a whole number within limits.
     pub fn whole(&mut self, name: &str, least: i64, most: i64) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.take_value(name) else { return Ok(None) };
-        match value.as_i64() {
+        let name = self.path(name);
+        match integral(&value) {
             Some(number) if (least..=most).contains(&number) => Ok(Some(number)),
             _ => {
                 let sentence =
@@ -77,6 +97,30 @@ impl Fields {
         Ok(self.take(name)?.unwrap_or(default))
     }
 
+    /// Takes a string.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        match self.take_value(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => {
+                let name = self.path(name);
+                Err(ApiError::invalid(&name, format!("{name} is {}; expected a string", kind(&other))))
+            }
+        }
+    }
+
+    /// Ends the reading: a field that nobody took and that has a value is a mistake or a wish this server does not
+    /// know, and 400 either way.
+    pub fn finish(self, route: &str) -> Result<(), ApiError> {
+        match self.map.iter().find(|(_, value)| !value.is_null()) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let sentence = format!("\"{name}\" is no field of {route}");
+                Err(ApiError::invalid(format!("{}{name}", self.prefix), sentence).with_code("unknown_field"))
+            }
+        }
+    }
+
     /// Names nobody took: they are ignored, and said so at debug level.
     pub fn log_rest(&self, route: &str) {
         if !self.map.is_empty() {
@@ -84,6 +128,12 @@ impl Fields {
             tracing::debug!("{route}: ignored fields: {names}");
         }
     }
+}
+
+/// A whole number, also when it is written `16.0`.
+fn integral(value: &Value) -> Option<i64> {
+    let float = || value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
+    value.as_i64().or_else(|| float().map(|number| number as i64))
 }
 
 /// A value for a sentence: a number as it is, anything else by its kind.

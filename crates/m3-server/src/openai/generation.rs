@@ -1,11 +1,11 @@
 //! What both generation routes share: sampling settings, limits, stops and how the answer is delivered.
 //! Ranges are checked here; what depends on the prompt's length is checked when the prompt is known.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
-use super::fields::{Fields, short_number};
+use super::fields::{Fields, kind, short_number};
+use super::token_lists;
+use super::words;
 use crate::error::ApiError;
 
 /// What the served model allows.
@@ -15,6 +15,8 @@ pub struct Limits {
     pub max_logprobs: u32,
     /// Answers that one request may ask for: more could never be running and waiting together.
     pub max_choices: usize,
+    /// The model cannot answer without thinking.
+    pub always_thinks: bool,
 }
 
 /// The shared fields, checked. `None` = the model's default.
@@ -31,6 +33,10 @@ pub struct Generation {
     pub presence_penalty: f32,
     pub frequency_penalty: f32,
     pub logit_bias: Vec<(u32, f32)>,
+    /// Only these may be sampled.
+    pub allowed_token_ids: Option<Vec<u32>>,
+    /// Texts that no answer has, however they are cut into tokens.
+    pub bad_words: Vec<String>,
     pub max_tokens: Option<u32>,
     pub min_tokens: u32,
     pub stop: Vec<String>,
@@ -40,9 +46,26 @@ pub struct Generation {
     pub skip_special: bool,
     pub ignore_eos: bool,
     pub n: u32,
+    /// Answers made, of which the `n` likeliest are given; at least `n`.
+    pub best_of: u32,
+    /// Alternatives per token of the prompt.
+    pub prompt_logprobs: Option<u32>,
+    pub repetition: Option<RepetitionDetection>,
     pub delivery: Delivery,
     pub priority: i32,
+    /// `cache_salt` and `extra_key` together.
     pub cache_salt: Option<String>,
+    /// The client's own name for the request.
+    pub request_id: Option<String>,
+}
+
+/// When an answer that goes round in circles is ended: some pattern of `min_pattern_size` to `max_pattern_size`
+/// tokens stands `min_count` times in a row at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepetitionDetection {
+    pub min_pattern_size: u32,
+    pub max_pattern_size: u32,
+    pub min_count: u32,
 }
 
 /// How the answer travels.
@@ -58,23 +81,12 @@ pub struct Delivery {
     pub tokens_as_ids: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
 #[derive(Default, Deserialize)]
 struct StreamOptions {
     include_usage: Option<bool>,
     continuous_usage_stats: Option<bool>,
 }
 
-/// Most stop strings of a request.
-pub const MAX_STOPS: usize = 16;
-/// Most bytes of one stop string, and of all together.
-pub const MAX_STOP_BYTES: usize = 4096;
 /// Most answers to one prompt.
 pub const MAX_CHOICES: i64 = 128;
 
@@ -85,6 +97,7 @@ impl Generation {
             |fields: &mut Fields, name| fields.number(name, -2.0, 2.0).map(|p| p.unwrap_or(0.0) as f32);
         let small = |number: Option<f64>| number.map(|number| number as f32);
         let max_tokens = max_tokens(fields)?;
+        let n = fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1) as u32;
         let generation = Generation {
             model: fields.take("model")?,
             temperature: small(fields.number("temperature", 0.0, 2.0)?),
@@ -95,37 +108,63 @@ impl Generation {
             repetition_penalty: repetition_penalty(fields)?,
             presence_penalty: penalty(fields, "presence_penalty")?,
             frequency_penalty: penalty(fields, "frequency_penalty")?,
-            logit_bias: logit_bias(fields, limits.vocab_size)?,
+            logit_bias: token_lists::logit_bias(fields, limits.vocab_size)?,
+            allowed_token_ids: token_lists::allowed_token_ids(fields, limits.vocab_size)?,
+            bad_words: words::bad_words(fields)?,
             max_tokens,
             min_tokens: fields.whole("min_tokens", 0, i64::from(u32::MAX))?.unwrap_or(0) as u32,
-            stop: stop(fields)?,
-            stop_token_ids: stop_token_ids(fields, limits.vocab_size)?,
+            stop: words::stop(fields)?,
+            stop_token_ids: token_lists::stop_token_ids(fields, limits.vocab_size)?,
             include_stop: fields.switch("include_stop_str_in_output", false)?
                 | fields.switch("no_stop_trim", false)?,
             skip_special: fields.switch("skip_special_tokens", true)?,
             ignore_eos: fields.switch("ignore_eos", false)?,
-            n: fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1) as u32,
+            n,
+            best_of: fields.whole("best_of", 1, MAX_CHOICES)?.map_or(n, |best_of| best_of as u32),
+            prompt_logprobs: alternatives(fields, "prompt_logprobs", limits)?,
+            repetition: RepetitionDetection::take(fields)?,
             delivery: Delivery::take(fields)?,
             priority: fields.whole("priority", i64::from(i32::MIN), i64::from(i32::MAX))?.unwrap_or(0) as i32,
-            cache_salt: fields.take("cache_salt")?,
+            cache_salt: cache_salt(fields)?,
+            request_id: request_id(fields)?,
         };
         generation.check_lengths()?;
+        generation.check_delivery()?;
         Ok(generation)
     }
 
     /// 400 when the answers to this many prompts could never all be admitted; waiting would not help.
     pub fn check_choices(&self, num_prompts: usize, limits: Limits) -> Result<(), ApiError> {
-        let asked = num_prompts.saturating_mul(self.n as usize);
+        let asked = num_prompts.saturating_mul(self.best_of as usize);
         if asked <= limits.max_choices {
             return Ok(());
         }
-        let param = if num_prompts > limits.max_choices { "prompt" } else { "n" };
+        let name = if self.best_of > self.n { "best_of" } else { "n" };
+        let param = if num_prompts > limits.max_choices { "prompt" } else { name };
         let sentence = format!(
-            "the request asks for {asked} answers ({num_prompts} prompts, n is {}); this server runs and queues up \
-             to {} at a time",
-            self.n, limits.max_choices
+            "the request asks for {asked} answers ({num_prompts} prompts, {name} is {}); this server runs and queues \
+             up to {} at a time",
+            self.best_of, limits.max_choices
         );
         Err(ApiError::invalid(param, sentence))
+    }
+
+    /// What a stream cannot carry: it sends answers before all of them are known, and scores of the prompt have no
+    /// place in it.
+    fn check_delivery(&self) -> Result<(), ApiError> {
+        if self.best_of < self.n {
+            let sentence = format!("best_of is {}; it must be at least n, which is {}", self.best_of, self.n);
+            return Err(ApiError::invalid("best_of", sentence));
+        }
+        if self.delivery.stream && self.best_of > self.n {
+            let sentence = "best_of above n cannot be streamed: which answers are best is known at their end";
+            return Err(ApiError::invalid("best_of", sentence));
+        }
+        if self.delivery.stream && self.prompt_logprobs.is_some() {
+            let sentence = "prompt_logprobs cannot be streamed; leave stream out";
+            return Err(ApiError::invalid("prompt_logprobs", sentence));
+        }
+        Ok(())
     }
 
     fn check_lengths(&self) -> Result<(), ApiError> {
@@ -155,6 +194,72 @@ impl Delivery {
     }
 }
 
+impl RepetitionDetection {
+    /// Longest pattern, in tokens: each length costs a comparison per token.
+    const MAX_PATTERN: i64 = 1024;
+
+    fn take(fields: &mut Fields) -> Result<Option<Self>, ApiError> {
+        const NAME: &str = "repetition_detection";
+        let object = match fields.take_value(NAME) {
+            None => return Ok(None),
+            Some(object @ serde_json::Value::Object(_)) => object,
+            Some(other) => {
+                let sentence =
+                    format!("{NAME} is {}; expected an object with max_pattern_size", kind(&other));
+                return Err(ApiError::invalid(NAME, sentence));
+            }
+        };
+        let mut inner = Fields::within(NAME, object)?;
+        let most = inner.whole("max_pattern_size", 0, Self::MAX_PATTERN)?.unwrap_or(0) as u32;
+        let least = inner.whole("min_pattern_size", 0, Self::MAX_PATTERN)?.unwrap_or(0).max(1) as u32;
+        let count = inner.whole("min_count", 2, 1 << 20)?.unwrap_or(2) as u32;
+        inner.finish(NAME)?;
+        if most > 0 && least > most {
+            let param = format!("{NAME}.min_pattern_size");
+            let sentence =
+                format!("{param} is {least}; it must be at most max_pattern_size, which is {most}");
+            return Err(ApiError::invalid(param, sentence));
+        }
+        let detection = Self { min_pattern_size: least, max_pattern_size: most, min_count: count };
+        Ok((most > 0).then_some(detection))
+    }
+}
+
+/// `extra_key` separates cache entries as `cache_salt` does; a client that sends both wants both.
+fn cache_salt(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let salt = fields.text("cache_salt")?.filter(|salt| !salt.is_empty());
+    let extra = fields.text("extra_key")?.filter(|key| !key.is_empty());
+    Ok(match (salt, extra) {
+        (salt, None) => salt,
+        // Lengths first, so that no two pairs read alike.
+        (salt, Some(extra)) => {
+            let salt = salt.unwrap_or_default();
+            Some(format!("{}:{salt}{extra}", salt.len()))
+        }
+    })
+}
+
+/// `request_id` or `rid`: becomes part of the answer's id.
+fn request_id(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let (first, second) = (fields.text("request_id")?, fields.text("rid")?);
+    let (name, id) = match (first, second) {
+        (Some(id), _) => ("request_id", id),
+        (None, Some(id)) => ("rid", id),
+        (None, None) => return Ok(None),
+    };
+    if is_request_id(&id) {
+        return Ok(Some(id));
+    }
+    let sentence = format!("{name} is \"{id}\"; expected 1 to 128 letters, digits or one of - _ .");
+    Err(ApiError::invalid(name, sentence))
+}
+
+/// Whether a client's name for a request can stand in a header and an id.
+pub fn is_request_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(plain)
+}
+
 /// `max_completion_tokens` wins over `max_tokens`.
 fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
     let most = i64::from(u32::MAX);
@@ -180,71 +285,6 @@ fn repetition_penalty(fields: &mut Fields) -> Result<Option<f32>, ApiError> {
         return Err(ApiError::invalid("repetition_penalty", message));
     }
     Ok(Some(penalty as f32))
-}
-
-fn logit_bias(fields: &mut Fields, vocab_size: u32) -> Result<Vec<(u32, f32)>, ApiError> {
-    let given: BTreeMap<String, f64> = fields.take("logit_bias")?.unwrap_or_default();
-    let mut biases = Vec::with_capacity(given.len());
-    for (key, bias) in given {
-        let token = key.trim().parse::<u32>().ok().filter(|token| *token < vocab_size).ok_or_else(|| {
-            let message = format!("logit_bias names token \"{key}\"; ids go from 0 to {}", vocab_size - 1);
-            ApiError::invalid("logit_bias", message)
-        })?;
-        if !(-100.0..=100.0).contains(&bias) {
-            let message =
-                format!("logit_bias of token {token} is {}; it must be from -100 to 100", short_number(bias));
-            return Err(ApiError::invalid("logit_bias", message));
-        }
-        biases.push((token, bias as f32));
-    }
-    Ok(biases)
-}
-
-fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
-    let stop = match fields.take_value("stop") {
-        None => Vec::new(),
-        Some(value) => match serde_json::from_value(value) {
-            Ok(OneOrMany::One(text)) => vec![text],
-            Ok(OneOrMany::Many(list)) => list,
-            Err(_) => return Err(ApiError::invalid("stop", "stop must be a string or a list of strings")),
-        },
-    };
-    if stop.len() > MAX_STOPS {
-        let message = format!("stop has {} strings; this server takes up to {MAX_STOPS}", stop.len());
-        return Err(ApiError::invalid("stop", message));
-    }
-    if stop.iter().any(String::is_empty) {
-        return Err(ApiError::invalid("stop", "stop has an empty string; it needs at least one character"));
-    }
-    check_stop_bytes(&stop)?;
-    Ok(stop)
-}
-
-/// Every answer keeps a search automaton over all stop strings, so their size is limited together.
-fn check_stop_bytes(stop: &[String]) -> Result<(), ApiError> {
-    if let Some(at) = stop.iter().position(|text| text.len() > MAX_STOP_BYTES) {
-        let bytes = stop[at].len();
-        let message = format!("stop string {at} has {bytes} bytes; this server takes up to {MAX_STOP_BYTES}");
-        return Err(ApiError::invalid("stop", message));
-    }
-    let bytes: usize = stop.iter().map(String::len).sum();
-    if bytes > MAX_STOP_BYTES {
-        let message =
-            format!("the stop strings have {bytes} bytes in all; this server takes up to {MAX_STOP_BYTES}");
-        return Err(ApiError::invalid("stop", message));
-    }
-    Ok(())
-}
-
-fn stop_token_ids(fields: &mut Fields, vocab_size: u32) -> Result<Vec<u32>, ApiError> {
-    let ids: Vec<u32> = fields.take("stop_token_ids")?.unwrap_or_default();
-    match ids.iter().find(|id| **id >= vocab_size) {
-        Some(id) => {
-            let message = format!("stop_token_ids has {id}; ids go from 0 to {}", vocab_size - 1);
-            Err(ApiError::invalid("stop_token_ids", message))
-        }
-        None => Ok(ids),
-    }
 }
 
 /// Takes a number of alternatives within the server's limit.

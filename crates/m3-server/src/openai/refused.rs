@@ -19,21 +19,28 @@ const REFUSED: &[(&str, &str)] = &[
     ("regex", "constrained output is not built"),
     ("ebnf", "constrained output is not built"),
     ("stop_regex", "only plain stop strings are built"),
-    ("allowed_token_ids", "only logit_bias is built"),
-    ("bad_words", "only logit_bias is built"),
     ("logits_processors", "no code from a client is ever run"),
     ("custom_logit_processor", "no code from a client is ever run"),
     ("use_beam_search", "beam search is not built"),
-    ("best_of", "only as many answers as n asks for are made"),
     ("length_penalty", "beam search is not built"),
     ("dry_multiplier", "this penalty is not built"),
     ("xtc_probability", "this sampler is not built"),
     ("typical_p", "this sampler is not built"),
     ("mirostat", "this sampler is not built"),
-    ("repetition_detection", "it is not built"),
-    ("thinking_token_budget", "it is not built"),
-    ("truncate_prompt_tokens", "a prompt is never cut silently"),
+    ("truncate_prompt_tokens", "a prompt is never cut; send a shorter one"),
     ("lora_path", "adapters are not built"),
+    ("lora_request", "adapters are not built"),
+    ("adapter_id", "adapters are not built"),
+    ("watermark", "answers are never marked"),
+    ("top_n_sigma", "this sampler is not built"),
+    ("min_new_tokens", "give min_tokens"),
+    ("id_slot", "there are no slots"),
+    ("vllm_xargs", "no code from a client is ever run"),
+    ("custom_params", "no code from a client is ever run"),
+    ("return_meta_info", "it is not built"),
+    ("token_ids_logprob", "logprobs gives the most likely ones"),
+    ("data_parallel_rank", "there is one rank"),
+    ("routed_dp_rank", "there is one rank"),
     ("documents", "M3's template takes none"),
     ("chat_template", "the template is the server's"),
     ("functions", "give tools"),
@@ -52,12 +59,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("bootstrap_room", "prefill/decode disaggregation is not built"),
     ("suffix", "M3 has no fill-in-the-middle form"),
     ("prompt_embeds", "prompts are text or token ids"),
-    ("prompt_logprobs", "on /v1/completions, echo with logprobs gives them"),
     ("logprob_token_ids", "logprobs gives the most likely ones"),
-    ("continue_final_message", "M3's template cannot leave a message open"),
-    ("separate_reasoning", "reasoning is always in reasoning_content"),
-    ("stream_reasoning", "reasoning is always streamed as it comes"),
-    ("reasoning_split", "reasoning is always in reasoning_content"),
 ];
 
 /// Takes all of them; the first with another than a neutral value is the answer.
@@ -74,13 +76,9 @@ pub fn take_refused(fields: &mut Fields) -> Result<(), ApiError> {
 fn is_neutral(name: &str, value: &Value) -> bool {
     match name {
         "response_format" => value.get("type") == Some(&json!("text")),
-        "best_of" => *value == json!(1),
         "length_penalty" | "typical_p" => value.as_f64() == Some(1.0),
         "modalities" => *value == json!(["text"]),
-        // `false` would mean: put the reasoning into the content.
-        "separate_reasoning" | "stream_reasoning" | "reasoning_split" | "skip_special_tokens" => {
-            *value == json!(true)
-        }
+        "top_n_sigma" | "id_slot" => is_empty(value) || value.as_f64() == Some(-1.0),
         _ => is_empty(value),
     }
 }

@@ -3,12 +3,13 @@
 use m3_core::text::parse::ThinkingMode;
 use serde_json::{Map, Value, json};
 
+use super::accepted::ACCEPTED;
 use super::chat_request::ChatRequest;
 use super::completion_request::{CompletionRequest, Prompt};
 use super::generation::Limits;
 use crate::error::ApiError;
 
-const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20, max_choices: 200 };
+const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20, max_choices: 200, always_thinks: false };
 
 fn chat(fields: Value) -> Result<ChatRequest, ApiError> {
     let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
@@ -53,6 +54,36 @@ fn values_out_of_range_are_400_and_name_the_field() {
         (json!({"stop": vec!["a".repeat(2000); 3]}), "stop"),
         (json!({"stop_token_ids": [1000]}), "stop_token_ids"),
         (json!({"stream_options": {"include_usage": 3}}), "stream_options.include_usage"),
+        (json!({"n": 2, "best_of": 1}), "best_of"),
+        (json!({"best_of": 129}), "best_of"),
+        (json!({"best_of": 2, "stream": true}), "best_of"),
+        (json!({"prompt_logprobs": 21}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": 1, "stream": true}), "prompt_logprobs"),
+        (json!({"bad_words": [""]}), "bad_words"),
+        (json!({"bad_words": "a"}), "bad_words"),
+        (json!({"bad_words": vec!["a"; 129]}), "bad_words"),
+        (json!({"bad_words": ["a".repeat(4097)]}), "bad_words"),
+        (json!({"allowed_token_ids": []}), "allowed_token_ids"),
+        (json!({"allowed_token_ids": [1000]}), "allowed_token_ids"),
+        (json!({"repetition_detection": true}), "repetition_detection"),
+        (
+            json!({"repetition_detection": {"max_pattern_size": 2000}}),
+            "repetition_detection.max_pattern_size",
+        ),
+        (
+            json!({"repetition_detection": {"max_pattern_size": 2, "min_count": 1}}),
+            "repetition_detection.min_count",
+        ),
+        (
+            json!({"repetition_detection": {"max_pattern_size": 2, "min_pattern_size": 3}}),
+            "repetition_detection.min_pattern_size",
+        ),
+        (json!({"repetition_detection": {"size": 2}}), "repetition_detection.size"),
+        (json!({"cache_salt": 3}), "cache_salt"),
+        (json!({"request_id": "a b"}), "request_id"),
+        (json!({"rid": ["x"]}), "rid"),
+        (json!({"nonsense": 1}), "nonsense"),
+        (json!({"top_K": 40}), "top_K"),
     ] {
         assert_eq!(chat(fields.clone()).unwrap_err().param.as_deref(), Some(param), "chat {fields}");
         assert_eq!(
@@ -69,7 +100,6 @@ fn values_at_the_limits_are_taken() {
         "temperature": 2, "top_p": 0, "top_k": -1, "min_p": 1, "seed": -1, "n": 128, "stop": vec!["a"; 16],
         "max_tokens": 512_000, "max_completion_tokens": 0, "logit_bias": {"999": -100}, "presence_penalty": -2,
         "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "skip_special_tokens": true,
-        "nonsense": 1,
     }))
     .unwrap();
     assert_eq!(request.generation.max_tokens, Some(0), "the newer name wins");
@@ -124,7 +154,6 @@ fn no_field_s_value_is_echoed_at_length() {
     for fields in [
         json!({"temperature": long}),
         json!({"tool_choice": long}),
-        json!({"reasoning_effort": long}),
         json!({"stream": long}),
         json!({"logit_bias": {long.as_str(): 1}}),
         json!({"thinking": {"type": [long]}}),
@@ -139,47 +168,6 @@ fn no_field_s_value_is_echoed_at_length() {
         assert!(error.message.chars().count() < 400, "{}", error.message);
         assert!(error.param.unwrap().chars().count() < 202);
     }
-}
-
-#[test]
-fn an_unknown_reasoning_effort_is_400_and_known_ones_are_taken() {
-    for effort in ["none", "minimal", "low", "medium", "high", "xhigh", "max", "default"] {
-        chat(json!({"reasoning_effort": effort})).unwrap();
-        chat(json!({"reasoning": {"effort": effort}})).unwrap();
-    }
-    for (fields, param) in [
-        (json!({"reasoning_effort": "huge"}), "reasoning_effort"),
-        (json!({"reasoning_effort": 3}), "reasoning_effort"),
-        (json!({"reasoning_effort": true}), "reasoning_effort"),
-        (json!({"reasoning": "high"}), "reasoning"),
-        (json!({"reasoning": {"effort": "huge"}}), "reasoning.effort"),
-        (json!({"reasoning": {"max_tokens": 10}}), "reasoning.max_tokens"),
-        (json!({"reasoning": {"enabled": "yes"}}), "reasoning.enabled"),
-        (json!({"enable_thinking": "yes"}), "enable_thinking"),
-        (json!({"chat_template_kwargs": {"enable_thinking": "no"}}), "chat_template_kwargs.enable_thinking"),
-    ] {
-        assert_eq!(chat(fields).unwrap_err().param.as_deref(), Some(param));
-    }
-}
-
-#[test]
-fn enable_thinking_and_reasoning_are_honoured_at_the_top_level() {
-    use ThinkingMode::{Adaptive, Disabled, Enabled};
-    for (fields, mode) in [
-        (json!({"enable_thinking": false}), Disabled),
-        (json!({"enable_thinking": true}), Enabled),
-        (json!({"enable_thinking": true, "thinking": {"type": "adaptive"}}), Adaptive),
-        (json!({"enable_thinking": true, "chat_template_kwargs": {"enable_thinking": false}}), Disabled),
-        (json!({"enable_thinking": true, "reasoning_effort": "none"}), Enabled),
-        (json!({"reasoning": {"effort": "none"}}), Disabled),
-        (json!({"reasoning": {"effort": "high"}}), Adaptive),
-        (json!({"reasoning": {"enabled": true, "effort": "none"}}), Enabled),
-    ] {
-        let request = chat(fields.clone()).unwrap();
-        assert_eq!(request.thinking_mode, mode, "{fields}");
-        assert!(!request.template_kwargs.contains_key("enable_thinking"));
-    }
-    assert!(!chat(json!({"reasoning": {"exclude": true}})).unwrap().include_reasoning);
 }
 
 #[test]
@@ -199,10 +187,9 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
         (json!({"response_format": {"type": "json_object"}}), "response_format"),
         (json!({"guided_json": {"type": "object"}}), "guided_json"),
         (json!({"use_beam_search": true}), "use_beam_search"),
-        (json!({"best_of": 2}), "best_of"),
-        (json!({"separate_reasoning": false}), "separate_reasoning"),
         (json!({"bootstrap_room": 7}), "bootstrap_room"),
-        (json!({"continue_final_message": true}), "continue_final_message"),
+        (json!({"stop_regex": "a+"}), "stop_regex"),
+        (json!({"truncate_prompt_tokens": 5}), "truncate_prompt_tokens"),
         (json!({"suffix": "x"}), "suffix"),
     ] {
         let error = chat(fields.clone()).unwrap_err();
@@ -232,34 +219,6 @@ fn forcing_a_tool_is_refused_by_field_until_it_can_be_enforced() {
     assert_eq!(chat(json!({"tools": tools, "tool_choice": "auto"})).unwrap().tools.len(), 1);
     let none = chat(json!({"tools": tools, "tool_choice": "none"})).unwrap();
     assert!(none.tools.is_empty() && !none.parse_tools);
-}
-
-#[test]
-fn the_effective_thinking_mode_follows_the_order_of_explicitness() {
-    let mode = |fields| {
-        let request = chat(fields).unwrap();
-        (request.thinking_mode, request.template_kwargs.get("thinking_mode").cloned())
-    };
-    use ThinkingMode::{Adaptive, Disabled, Enabled};
-    assert_eq!(mode(json!({})), (Adaptive, None));
-    assert_eq!(mode(json!({"thinking": {"type": "adaptive"}})), (Adaptive, Some(json!("adaptive"))));
-    assert_eq!(mode(json!({"reasoning_effort": "minimal"})).0, Disabled);
-    assert_eq!(mode(json!({"reasoning_effort": "none"})).0, Disabled);
-    assert_eq!(mode(json!({"reasoning_effort": "high"})), (Adaptive, None));
-    assert_eq!(mode(json!({"reasoning_effort": "high", "thinking": {"type": "disabled"}})).0, Disabled);
-    let both =
-        json!({"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking_mode": "enabled"}});
-    assert_eq!(mode(both), (Enabled, Some(json!("enabled"))));
-    assert_eq!(mode(json!({"chat_template_kwargs": {"enable_thinking": false}})).0, Disabled);
-    for (fields, param) in [
-        (json!({"thinking": {"type": "sometimes"}}), "thinking.type"),
-        (json!({"thinking": {}}), "thinking.type"),
-        (json!({"thinking": "enabled"}), "thinking"),
-        (json!({"chat_template_kwargs": {"thinking_mode": "x"}}), "chat_template_kwargs.thinking_mode"),
-        (json!({"chat_template_kwargs": {"messages": []}}), "chat_template_kwargs.messages"),
-    ] {
-        assert_eq!(chat(fields).unwrap_err().param.as_deref(), Some(param));
-    }
 }
 
 #[test]
@@ -312,4 +271,40 @@ fn prompts_come_in_four_forms() {
     }
     assert_eq!(completion(json!({})).unwrap().generation.max_tokens, None);
     assert_eq!(completion(json!({"max_tokens": 0})).unwrap().generation.max_tokens, Some(0));
+}
+
+#[test]
+fn the_fields_without_effect_are_those_that_the_document_lists() {
+    let document = include_str!("../../../../docs/serving.md");
+    let start = document.find("Accepted without effect:").expect("the document has the list");
+    let list = document[start..].split("\n\n").next().unwrap();
+    let listed: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    let names: Vec<&str> = ACCEPTED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed, names);
+    for name in names {
+        chat(json!({name: "x"})).unwrap();
+        completion(json!({name: {"a": 1}})).unwrap();
+    }
+}
+
+#[test]
+fn whole_numbers_may_be_written_with_a_point() {
+    let generation = completion(json!({"max_tokens": 16.0, "top_k": -1.0, "n": 2.0})).unwrap().generation;
+    assert_eq!((generation.max_tokens, generation.top_k, generation.n), (Some(16), Some(0), 2));
+}
+
+#[test]
+fn a_salt_and_an_extra_key_are_told_apart() {
+    let salt = |fields| completion(fields).unwrap().generation.cache_salt;
+    assert_eq!(salt(json!({"cache_salt": "a"})), Some("a".into()));
+    let all = [
+        salt(json!({})),
+        salt(json!({"cache_salt": "a"})),
+        salt(json!({"extra_key": "a"})),
+        salt(json!({"cache_salt": "a", "extra_key": "b"})),
+        salt(json!({"cache_salt": "ab"})),
+        salt(json!({"extra_key": "ab"})),
+    ];
+    let different: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!(different.len(), all.len(), "{all:?}");
 }

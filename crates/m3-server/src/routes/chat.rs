@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use m3_core::text::parse::{ParserOptions, ToolSet};
-use m3_core::text::template::RenderInput;
+use m3_core::text::template::{RenderInput, Rendered};
 use serde_json::Value;
 
 use super::{blocking, check_model, head, with_id};
 use crate::app::{App, Serving};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
-use crate::generate::{Job, Session};
+use crate::generate::{AnswerOptions, Job, ReasoningShape, Session, masks};
 use crate::model::TextSide;
 use crate::openai::chat_request::ChatRequest;
 use crate::shape::{ChatShape, TokenNames};
@@ -31,17 +31,22 @@ pub(super) async fn create(
     let work = Arc::clone(&app);
     let (request, job) = blocking(move || prepare(&work, body, received)).await?;
     let serving = app.serving()?;
-    let head = head("chatcmpl", &headers, serving);
+    let head = head("chatcmpl", &headers, request.generation.request_id.as_deref(), serving);
     let id = head.id.clone();
     let mut delivery = request.generation.delivery;
     delivery.include_usage |= app.http.always_usage;
     let tokenizer = serving.model.text.as_ref().map(|text| text.tokenizer.clone());
-    let names = request.logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
+    let names = request.logprobs.map(|_| TokenNames::new(tokenizer.clone(), delivery.tokens_as_ids));
     let n = request.generation.n as usize;
-    let reasoning = app.http.reasoning_names.only_if(request.include_reasoning);
-    let shape = ChatShape::new(head, delivery, names, reasoning, &job.prompts[0], n);
+    let shape = ChatShape::new(head, delivery, names, app.http.reasoning_names, &job.prompts[0], n);
+    let scores =
+        request.generation.prompt_logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
+    let shape = shape.with_prompt_scores(scores);
     let session = Session::start(&app, &job)?;
-    let response = if delivery.stream {
+    let best_of = request.generation.best_of as usize;
+    let response = if best_of > n {
+        stream::best(session, shape, n, best_of).await?
+    } else if delivery.stream {
         stream::events(session, shape, app.http.heartbeat)
     } else {
         stream::whole(session, shape).await?
@@ -58,24 +63,34 @@ pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest
     let tools = ToolSet::from_json(&Value::Array(request.tools.clone()))
         .map_err(|error| ApiError::invalid("tools", error.to_string()))?;
     let (_, prompt) = render(text, &request)?;
+    let mut masks = masks::of_generation(&request.generation, &serving.model)?;
+    if let Some(budget) = request.thinking_budget {
+        masks.push(masks::of_budget(budget, request.start_mode(), &serving.model)?);
+    }
+    let generation = request.generation.clone();
+    let reasoning = ReasoningShape { delivery: request.reasoning, whole: !request.stream_reasoning };
+    let answer = AnswerOptions {
+        parallel_tool_calls: request.parallel_tool_calls,
+        reasoning,
+        echo: request.echo_text(),
+        ..AnswerOptions::of(&generation)
+    };
     let parser = ParserOptions {
-        thinking_mode: if request.add_generation_prompt { request.thinking_mode } else { Default::default() },
+        thinking_mode: request.start_mode(),
         tools: Arc::new(tools),
-        stop: request.generation.stop.clone(),
-        include_stop: request.generation.include_stop,
+        stop: generation.stop.clone(),
+        include_stop: generation.include_stop,
         parse_tools: request.parse_tools,
         markers: text.markers.clone(),
         ..ParserOptions::default()
     };
     let job = Job {
-        prompts: vec![prompt],
-        generation: request.generation.clone(),
-        default_max_tokens: None,
         logprobs: request.logprobs,
-        prompt_logprobs: None,
+        prompt_logprobs: generation.prompt_logprobs,
         parser: Some(parser),
-        parallel_tool_calls: request.parallel_tool_calls,
-        received,
+        answer,
+        masks,
+        ..Job::new(vec![prompt], generation, received)
     };
     Ok((request, job))
 }
@@ -106,10 +121,25 @@ pub fn render(text: &TextSide, request: &ChatRequest) -> Result<(String, Vec<u32
         kwargs: Some(&request.template_kwargs),
     };
     // A template that cannot take a conversation says why; that is the client's to mend.
-    let rendered = template
+    let mut rendered = template
         .render(&input, Some(&text.tokenizer))
         .map_err(|error| ApiError::invalid("messages", error.to_string()))?;
+    if request.continue_final {
+        leave_open(&mut rendered, request.final_text())?;
+    }
     let ids = text.tokenizer.encode_segments(&rendered.segments);
     let ids = ids.map_err(|error| ApiError::invalid("messages", error.to_string()))?;
     Ok((rendered.prompt, ids))
+}
+
+/// Cuts the prompt behind the text of its last message.
+fn leave_open(rendered: &mut Rendered, text: &str) -> Result<(), ApiError> {
+    let place = rendered.prompt.rfind(text).filter(|_| !text.is_empty());
+    let Some(place) = place else {
+        let sentence =
+            "continue_final_message: the chat template does not show the last message's text as it stands";
+        return Err(ApiError::invalid("continue_final_message", sentence));
+    };
+    rendered.cut(place + text.len());
+    Ok(())
 }

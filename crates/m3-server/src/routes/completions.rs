@@ -14,7 +14,7 @@ use super::{blocking, check_model, head, with_id};
 use crate::app::{App, Serving};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
-use crate::generate::{Job, Session};
+use crate::generate::{Job, Session, masks};
 use crate::openai::completion_request::{CompletionRequest, DEFAULT_MAX_TOKENS, Prompt};
 use crate::shape::{CompletionShape, Echo, TokenNames};
 use crate::stream;
@@ -30,7 +30,7 @@ pub(super) async fn create(
     let work = Arc::clone(&app);
     let (request, job) = blocking(move || prepare(&work, body, received)).await?;
     let serving = app.serving()?;
-    let head = head("cmpl", &headers, serving);
+    let head = head("cmpl", &headers, request.generation.request_id.as_deref(), serving);
     let id = head.id.clone();
     let mut delivery = request.generation.delivery;
     delivery.include_usage |= app.http.always_usage;
@@ -38,10 +38,18 @@ pub(super) async fn create(
     // Without texts the ids are all there is to send.
     delivery.token_ids |= tokenizer.is_none();
     let names = request.logprobs.map(|_| TokenNames::new(tokenizer.clone(), delivery.tokens_as_ids));
+    let best_of = request.generation.best_of as usize;
+    let n = request.generation.n as usize;
+    let scores = TokenNames::new(tokenizer.clone(), delivery.tokens_as_ids);
     let echo = Echo { prompts: job.prompts.clone(), echo: request.echo, tokenizer };
-    let shape = CompletionShape::new(head, delivery, names, echo, request.generation.n as usize);
+    let mut shape = CompletionShape::new(head, delivery, names, echo, n);
+    if let Some(asked) = request.generation.prompt_logprobs {
+        shape = shape.with_prompt_scores(scores, asked as usize, request.logprobs.unwrap_or(0) as usize);
+    }
     let session = Session::start(&app, &job)?;
-    let response = if delivery.stream {
+    let response = if best_of > n {
+        stream::best(session, shape, n, best_of).await?
+    } else if delivery.stream {
         stream::events(session, shape, app.http.heartbeat)
     } else {
         stream::whole(session, shape).await?
@@ -56,15 +64,15 @@ fn prepare(app: &App, body: Value, received: Instant) -> Result<(CompletionReque
     let prompts = request.prompts.iter().map(|prompt| encode(serving, prompt, request.parse_special));
     let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
     let parser = parser(serving, &request)?;
+    let generation = request.generation.clone();
+    let echoed = request.logprobs.filter(|_| request.echo);
     let job = Job {
-        prompts,
-        generation: request.generation.clone(),
-        default_max_tokens: Some(DEFAULT_MAX_TOKENS.max(request.generation.min_tokens)),
+        default_max_tokens: Some(DEFAULT_MAX_TOKENS.max(generation.min_tokens)),
         logprobs: request.logprobs,
-        prompt_logprobs: request.logprobs.filter(|_| request.echo),
+        prompt_logprobs: echoed.max(generation.prompt_logprobs),
         parser,
-        parallel_tool_calls: true,
-        received,
+        masks: masks::of_generation(&generation, &serving.model)?,
+        ..Job::new(prompts, generation, received)
     };
     Ok((request, job))
 }

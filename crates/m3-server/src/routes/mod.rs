@@ -20,6 +20,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::{App, Serving};
 use crate::error::ApiError;
+use crate::openai::generation::is_request_id;
 use crate::shape::Head;
 pub use chat::{prepare as prepare_chat, render as render_chat};
 
@@ -77,13 +78,10 @@ fn check_model(serving: &Serving, asked: Option<&str>) -> Result<(), ApiError> {
     Err(error)
 }
 
-/// One id for header and body. A client's own X-Request-Id becomes part of it.
-fn head(prefix: &str, headers: &HeaderMap, serving: &Serving) -> Head {
-    let plain = |text: &&str| {
-        (1..=128).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    let given = headers.get(access::REQUEST_ID).and_then(|value| value.to_str().ok()).filter(plain);
+/// One id for header and body. The client's own name for the request, else its X-Request-Id, becomes part of it.
+fn head(prefix: &str, headers: &HeaderMap, named: Option<&str>, serving: &Serving) -> Head {
+    let sent = headers.get(access::REQUEST_ID).and_then(|value| value.to_str().ok());
+    let given = named.or(sent.filter(|text| is_request_id(text)));
     let unique = given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned);
     Head {
         id: format!("{prefix}-{unique}"),

@@ -9,7 +9,9 @@ use crate::openai::chat_response::{
     CallDelta, ChatChoice, ChatChunk, ChatResponse, ChunkChoice, ChunkDelta, FunctionDelta, Logprobs,
 };
 use crate::openai::generation::Delivery;
+use crate::openai::prompt_scores::PromptScores;
 use crate::openai::reasoning::ReasoningNames;
+use crate::openai::stop_cause::StopCause;
 
 /// State of one chat request's response.
 pub struct ChatShape {
@@ -22,6 +24,8 @@ pub struct ChatShape {
     tally: Tally,
     answers: Vec<AnswerState>,
     folded: Folded,
+    /// The prompt's scores, when they were asked for, and how their tokens are named.
+    prompt_scores: Option<(TokenNames, PromptScores)>,
 }
 
 /// The whole answers so far, when chunks are folded.
@@ -52,7 +56,23 @@ impl ChatShape {
         let tally = Tally::new(vec![prompt.len() as u32], n);
         let answers = vec![AnswerState::default(); n];
         let folded = Folded { choices: vec![ChatChoice::default(); n], prompt_ids: None };
-        ChatShape { head, delivery, names, reasoning, prompt_ids, tally, answers, folded }
+        ChatShape {
+            head,
+            delivery,
+            names,
+            reasoning,
+            prompt_ids,
+            tally,
+            answers,
+            folded,
+            prompt_scores: None,
+        }
+    }
+
+    /// Gives the prompt's scores with the whole answer.
+    pub fn with_prompt_scores(mut self, names: Option<TokenNames>) -> Self {
+        self.prompt_scores = names.map(|names| (names, PromptScores::default()));
+        self
     }
 
     fn output(&mut self, index: usize, output: Output) -> Vec<ChatChunk> {
@@ -119,6 +139,7 @@ impl ChatShape {
             delta,
             logprobs: (!content.is_empty()).then_some(Logprobs { content }),
             finish_reason,
+            stop_reason: None,
             token_ids: self.delivery.token_ids.then_some(ids),
         };
         self.wrap(vec![choice])
@@ -140,7 +161,10 @@ impl ChatShape {
         self.tally.done(index, &done);
         let mut chunks = self.deltas(index, done.deltas);
         chunks.extend(self.begin(index));
-        chunks.push(self.chunk(index, ChunkDelta::default(), Some(done.reason.name())));
+        let mut last = self.chunk(index, ChunkDelta::default(), Some(done.reason.name()));
+        let cause = done.stop.as_ref().and_then(StopCause::of);
+        last.choices.iter_mut().for_each(|choice| choice.stop_reason = cause.clone());
+        chunks.push(last);
         chunks
     }
 }
@@ -151,7 +175,13 @@ impl Shape for ChatShape {
 
     fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<ChatChunk>, ApiError> {
         match event {
-            ChoiceEvent::Prompt(_) => Ok(Vec::new()),
+            ChoiceEvent::Prompt(scores) => {
+                // Every answer to the prompt has the same ones.
+                if let Some((names, list)) = self.prompt_scores.as_mut().filter(|_| index == 0) {
+                    list.add(names, &scores);
+                }
+                Ok(Vec::new())
+            }
             ChoiceEvent::Output(output) => Ok(self.output(index, output)),
             ChoiceEvent::Done(done) => Ok(self.done(index, done)),
             ChoiceEvent::Failed(error) => Err(error),
@@ -173,11 +203,25 @@ impl Shape for ChatShape {
         }
     }
 
+    fn add_unseen(&mut self, completion_tokens: u32, reasoning_tokens: u32) {
+        self.tally.add_unseen(completion_tokens, reasoning_tokens);
+    }
+
     fn whole(self) -> ChatResponse {
+        let prompt_logprobs = self.prompt_scores.map(|(_, scores)| scores);
         let usage = self.tally.usage();
         let Head { id, created, model } = self.head;
         let Folded { choices, prompt_ids } = self.folded;
         let object = "chat.completion";
-        ChatResponse { id, object, created, model, choices, usage, prompt_token_ids: prompt_ids }
+        ChatResponse {
+            id,
+            object,
+            created,
+            model,
+            choices,
+            usage,
+            prompt_logprobs,
+            prompt_token_ids: prompt_ids,
+        }
     }
 }

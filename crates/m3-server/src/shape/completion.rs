@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::generate::{ChoiceEvent, Done, Output};
 use crate::openai::completion_response::{CompletionChoice, CompletionLogprobs, CompletionResponse};
 use crate::openai::generation::Delivery;
+use crate::openai::stop_cause::StopCause;
 
 /// The prompts, for what is repeated of them.
 pub struct Echo {
@@ -34,6 +35,10 @@ pub struct CompletionShape {
     answers: Vec<AnswerState>,
     /// The whole answers so far, when chunks are folded.
     folded: Vec<CompletionChoice>,
+    /// The prompts' scores are wanted, with so many alternatives, and their tokens are named so.
+    prompt_scores: Option<(TokenNames, usize)>,
+    /// Alternatives of the answer's tokens and of the echo's.
+    alternatives: usize,
 }
 
 #[derive(Default)]
@@ -63,7 +68,32 @@ impl CompletionShape {
         let answers: Vec<AnswerState> = (0..lens.len() * n).map(|_| state()).collect();
         let folded = vec![CompletionChoice::default(); answers.len()];
         let tally = Tally::new(lens, n);
-        CompletionShape { head, delivery, names, echo, tally, n, answers, folded }
+        let (prompt_scores, alternatives) = (None, usize::MAX);
+        CompletionShape {
+            head,
+            delivery,
+            names,
+            echo,
+            tally,
+            n,
+            answers,
+            folded,
+            prompt_scores,
+            alternatives,
+        }
+    }
+
+    /// Gives the prompts' scores with the whole answer, `asked` alternatives each; `alternatives` are those of the
+    /// answer's own tokens, which may be fewer.
+    pub fn with_prompt_scores(mut self, names: TokenNames, asked: usize, alternatives: usize) -> Self {
+        (self.prompt_scores, self.alternatives) = (Some((names, asked)), alternatives);
+        self
+    }
+
+    fn note_prompt_scores(&mut self, index: usize, scores: &[TokenScore]) {
+        let Some((names, asked)) = &self.prompt_scores else { return };
+        let list = self.folded[index].prompt_logprobs.get_or_insert_default();
+        list.add(names, &with_alternatives(scores, *asked));
     }
 
     /// Echoes prompt tokens up to `until`. `scores` are those of the tokens after the ones already echoed; the very
@@ -125,7 +155,10 @@ impl CompletionShape {
     fn done(&mut self, index: usize, done: Done) -> Vec<CompletionResponse> {
         let mut chunks = self.echo_rest(index);
         self.tally.done(index, &done);
-        chunks.push(self.chunk(index, content(done.deltas), Some(done.reason.name())));
+        let mut last = self.chunk(index, content(done.deltas), Some(done.reason.name()));
+        let cause = done.stop.as_ref().and_then(StopCause::of);
+        last.choices.iter_mut().for_each(|choice| choice.stop_reason = cause.clone());
+        chunks.push(last);
         chunks
     }
 
@@ -144,6 +177,8 @@ impl CompletionShape {
             text,
             logprobs: self.names.as_ref().map(|_| waiting.logprobs),
             finish_reason,
+            stop_reason: None,
+            prompt_logprobs: None,
             token_ids: with_ids.then_some(waiting.ids),
             prompt_token_ids: (with_ids && first).then(|| self.echo.prompts[index / self.n].clone()),
         };
@@ -171,6 +206,15 @@ impl CompletionLogprobs {
     }
 }
 
+/// The scores with at most so many alternatives.
+fn with_alternatives(scores: &[TokenScore], most: usize) -> Vec<TokenScore> {
+    let cut = |score: &TokenScore| {
+        let top = score.top.iter().take(most).copied().collect();
+        TokenScore { top, ..*score }
+    };
+    scores.iter().map(cut).collect()
+}
+
 /// This route has no other deltas: reasoning and tools are not read.
 fn content(deltas: Vec<Delta>) -> String {
     let texts = deltas.into_iter().map(|delta| match delta {
@@ -190,7 +234,9 @@ impl Shape for CompletionShape {
     fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<CompletionResponse>, ApiError> {
         match event {
             ChoiceEvent::Prompt(scores) => {
+                self.note_prompt_scores(index, &scores);
                 let echoed = self.answers[index].echoed.max(1);
+                let scores = with_alternatives(&scores, self.alternatives);
                 Ok(self.echo_until(index, echoed + scores.len(), &scores))
             }
             ChoiceEvent::Output(output) => Ok(self.output(index, output)),
@@ -208,6 +254,10 @@ impl Shape for CompletionShape {
         for choice in chunk.choices {
             self.folded[choice.index].fold(choice);
         }
+    }
+
+    fn add_unseen(&mut self, completion_tokens: u32, reasoning_tokens: u32) {
+        self.tally.add_unseen(completion_tokens, reasoning_tokens);
     }
 
     fn whole(mut self) -> CompletionResponse {

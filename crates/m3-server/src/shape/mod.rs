@@ -35,6 +35,8 @@ pub trait Shape: Send + 'static {
     fn usage_chunk(&self) -> Option<Self::Chunk>;
     /// Adds a chunk to the whole answer, instead of sending it.
     fn fold(&mut self, chunk: Self::Chunk);
+    /// Counts tokens of answers that were made and are not given.
+    fn add_unseen(&mut self, _completion_tokens: u32, _reasoning_tokens: u32) {}
     /// After the last event: the fold of all chunks.
     fn whole(self) -> Self::Whole;
 }

@@ -8,6 +8,8 @@ use crate::openai::usage::Usage;
 pub struct Tally {
     prompt_tokens: Vec<u32>,
     answers: Vec<Counts>,
+    /// Of answers that were made and are not given.
+    unseen: Counts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +23,7 @@ impl Tally {
     /// `prompt_lens` in tokens, with `n` answers each.
     pub fn new(prompt_lens: Vec<u32>, n: usize) -> Self {
         let answers = vec![Counts::default(); prompt_lens.len() * n];
-        Tally { prompt_tokens: prompt_lens, answers }
+        Tally { prompt_tokens: prompt_lens, answers, unseen: Counts::default() }
     }
 
     /// Notes progress of an answer.
@@ -37,10 +39,16 @@ impl Tally {
             Counts { completion: done.completion_tokens, reasoning: done.reasoning_tokens, cached };
     }
 
+    /// Notes an answer that is not given.
+    pub fn add_unseen(&mut self, completion: u32, reasoning: u32) {
+        self.unseen.completion += completion;
+        self.unseen.reasoning += reasoning;
+    }
+
     /// So far. Of a prompt's answers the first one says what was cached.
     pub fn usage(&self) -> Usage {
         let n = self.answers.len() / self.prompt_tokens.len().max(1);
-        let sum = |count: fn(&Counts) -> u32| self.answers.iter().map(count).sum();
+        let sum = |count: fn(&Counts) -> u32| self.answers.iter().chain([&self.unseen]).map(count).sum();
         let cached = self.answers.iter().step_by(n.max(1)).map(|counts| counts.cached).sum();
         Usage::new(self.prompt_tokens.iter().sum(), cached, sum(|c| c.completion), sum(|c| c.reasoning))
     }

@@ -23,6 +23,11 @@ impl TokenNames {
         TokenNames { tokenizer: tokenizer.filter(|_| !as_ids) }
     }
 
+    /// A log-probability as JSON, finite and in as few digits as name it.
+    pub fn number(&self, logprob: f32) -> Value {
+        short(finite(logprob))
+    }
+
     fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.tokenizer.as_ref().map(|tokenizer| tokenizer.token_bytes(id).unwrap_or_default())
     }

@@ -52,18 +52,25 @@ pub(super) enum Step {
 impl Answer {
     pub(super) fn new(options: &ParserOptions) -> Self {
         let inside = options.parse_reasoning && options.thinking_mode == ThinkingMode::Enabled;
-        let stop_in_reasoning = options.stop_in_reasoning.then(|| StopMatcher::new(&options.stop));
+        let stop_in_reasoning =
+            options.stop_in_reasoning.then(|| StopMatcher::new(&options.stop, &options.shared_stops));
         Self {
             phase: if inside { Phase::ReasoningStart } else { Phase::ContentStart { after_block: false } },
             spaces: String::new(),
             reasoning_seen: inside,
             tools: ToolParser::new(options),
-            content_stop: StopMatcher::new(&options.stop),
+            content_stop: StopMatcher::new(&options.stop, &options.shared_stops),
             reasoning_stop: stop_in_reasoning.flatten(),
             stop_hit: None,
             faults: Faults::default(),
             out: DeltaSink::default(),
         }
+    }
+
+    pub(super) fn arm_stops(&mut self, armed: bool) {
+        let own = self.content_stop.iter_mut().chain(&mut self.reasoning_stop);
+        own.for_each(|matcher| matcher.arm(armed));
+        self.tools.arm_stops(armed);
     }
 
     pub(super) fn in_reasoning(&self) -> bool {

@@ -45,6 +45,7 @@ pub use faults::Faults;
 pub use ids::CallIds;
 pub use options::{Marker, Markers, ParserOptions, ThinkingMode};
 pub use schema::{ParseSetupError, ToolSet};
+pub use stop::SharedStops;
 
 use answer::{Answer, Step};
 
@@ -111,6 +112,11 @@ impl OutputParser {
     /// The stop string that ended the answer.
     pub fn stop_hit(&self) -> Option<&str> {
         self.answer.stop_hit.as_deref()
+    }
+
+    /// Whether stop strings that end in the text to come are found; they are at the start. Off, they are text.
+    pub fn arm_stops(&mut self, armed: bool) {
+        self.answer.arm_stops(armed);
     }
 
     /// Calls begun so far.

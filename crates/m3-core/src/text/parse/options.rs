@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ids::CallIds;
 use super::schema::ToolSet;
+use super::stop::SharedStops;
 
 /// The effective thinking mode of the request. It alone decides the start state; the prompt is never scanned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub struct ParserOptions {
     pub tools: Arc<ToolSet>,
     /// Stop strings. Empty ones are ignored.
     pub stop: Vec<String>,
+    /// Copies of the options share one search over the stop strings.
+    pub shared_stops: SharedStops,
     /// Keep the stop string in the text that it ends.
     pub include_stop: bool,
     /// Look for stop strings in reasoning too, apart from content.
@@ -131,6 +134,7 @@ impl Default for ParserOptions {
             thinking_mode: ThinkingMode::default(),
             tools: Arc::default(),
             stop: Vec::new(),
+            shared_stops: SharedStops::default(),
             include_stop: false,
             stop_in_reasoning: false,
             stop_in_arguments: false,

@@ -3,15 +3,37 @@
 //! It knows nothing of tokens: stop token ids are the engine's business. Nor does it limit the strings: it takes
 //! 24 bytes of memory for each byte of them, and who accepts them decides how many there may be.
 
+use std::sync::{Arc, OnceLock};
+
 /// Finds the first stop string of a set. When several end at the same byte the longest wins; otherwise the one
 /// that ends first. That choice does not depend on how the text is cut.
 #[derive(Debug, Clone)]
 pub(super) struct StopMatcher {
-    nodes: Vec<Node>,
-    strings: Vec<String>,
+    automaton: Arc<Automaton>,
     state: usize,
     /// Text that may be the beginning of a stop string; always `nodes[state].depth` bytes.
     held: String,
+    /// Stop strings that end while this is off are text.
+    armed: bool,
+}
+
+/// The states over all stop strings; the matchers of a request's answers share it.
+#[derive(Debug)]
+struct Automaton {
+    nodes: Vec<Node>,
+    strings: Vec<String>,
+}
+
+/// A place where the answers of a request share the automaton over its stop strings: whoever needs it first makes it.
+#[derive(Debug, Clone, Default)]
+pub struct SharedStops(Arc<OnceLock<Arc<Automaton>>>);
+
+impl SharedStops {
+    fn get(&self, strings: &[String]) -> Arc<Automaton> {
+        let shared = self.0.get_or_init(|| Arc::new(Automaton::new(strings)));
+        // Options that were copied and given other strings must not find the old ones.
+        if shared.strings == strings { Arc::clone(shared) } else { Arc::new(Automaton::new(strings)) }
+    }
 }
 
 /// A state of the automaton. Children are a list through `sibling`: it is as long as there are strings that part
@@ -48,55 +70,19 @@ pub(super) enum Fed {
     Hit { before: String, index: usize },
 }
 
-impl StopMatcher {
-    /// A matcher for `strings`; `None` when none of them has a character.
-    pub(super) fn new(strings: &[String]) -> Option<Self> {
-        let strings: Vec<String> = strings.iter().filter(|text| !text.is_empty()).cloned().collect();
-        if strings.is_empty() {
-            return None;
-        }
+impl Automaton {
+    /// Empty strings are kept in place and found nowhere.
+    fn new(strings: &[String]) -> Self {
         let mut nodes = Vec::with_capacity(1 + strings.iter().map(String::len).sum::<usize>());
         nodes.push(Node::new(0, 0));
-        for (index, text) in strings.iter().enumerate() {
+        for (index, text) in strings.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
             let end = text.bytes().fold(0, |at, byte| child_or_new(&mut nodes, at, byte));
             if nodes[end].ends == NONE {
                 nodes[end].ends = index as u32;
             }
         }
         link_fallbacks(&mut nodes);
-        Some(Self { nodes, strings, state: 0, held: String::new() })
-    }
-
-    /// The stop string with this index.
-    pub(super) fn string(&self, index: usize) -> &str {
-        &self.strings[index]
-    }
-
-    /// Reads a piece of text.
-    pub(super) fn feed(&mut self, text: &str) -> Fed {
-        let held_before = self.held.len();
-        self.held.push_str(text);
-        for at in held_before..self.held.len() {
-            self.state = self.next(self.state, self.held.as_bytes()[at]);
-            let ends = self.nodes[self.state].ends;
-            if ends != NONE {
-                let index = ends as usize;
-                let start = at + 1 - self.strings[index].len();
-                self.held.truncate(start);
-                self.state = 0;
-                return Fed::Hit { before: std::mem::take(&mut self.held), index };
-            }
-        }
-        // A stop string starts with a whole character, so this cut never splits one.
-        let keep_from = self.held.len() - self.nodes[self.state].depth as usize;
-        let keep = self.held.split_off(keep_from);
-        Fed::Safe(std::mem::replace(&mut self.held, keep))
-    }
-
-    /// Gives back what is held, because the text ends or something else comes between, and starts anew.
-    pub(super) fn flush(&mut self) -> String {
-        self.state = 0;
-        std::mem::take(&mut self.held)
+        Self { nodes, strings: strings.to_vec() }
     }
 
     fn next(&self, mut state: usize, byte: u8) -> usize {
@@ -109,6 +95,53 @@ impl StopMatcher {
             }
             state = self.nodes[state].fallback as usize;
         }
+    }
+}
+
+impl StopMatcher {
+    /// A matcher for `strings`; `None` when none of them has a character.
+    pub(super) fn new(strings: &[String], shared: &SharedStops) -> Option<Self> {
+        if strings.iter().all(String::is_empty) {
+            return None;
+        }
+        Some(Self { automaton: shared.get(strings), state: 0, held: String::new(), armed: true })
+    }
+
+    /// From now on stop strings that end are found, or are text.
+    pub(super) fn arm(&mut self, armed: bool) {
+        self.armed = armed;
+    }
+
+    /// The stop string with this index.
+    pub(super) fn string(&self, index: usize) -> &str {
+        &self.automaton.strings[index]
+    }
+
+    /// Reads a piece of text.
+    pub(super) fn feed(&mut self, text: &str) -> Fed {
+        let held_before = self.held.len();
+        self.held.push_str(text);
+        for at in held_before..self.held.len() {
+            self.state = self.automaton.next(self.state, self.held.as_bytes()[at]);
+            let ends = self.automaton.nodes[self.state].ends;
+            if ends != NONE && self.armed {
+                let index = ends as usize;
+                let start = at + 1 - self.automaton.strings[index].len();
+                self.held.truncate(start);
+                self.state = 0;
+                return Fed::Hit { before: std::mem::take(&mut self.held), index };
+            }
+        }
+        // A stop string starts with a whole character, so this cut never splits one.
+        let keep_from = self.held.len() - self.automaton.nodes[self.state].depth as usize;
+        let keep = self.held.split_off(keep_from);
+        Fed::Safe(std::mem::replace(&mut self.held, keep))
+    }
+
+    /// Gives back what is held, because the text ends or something else comes between, and starts anew.
+    pub(super) fn flush(&mut self) -> String {
+        self.state = 0;
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -157,8 +190,12 @@ fn link_fallbacks(nodes: &mut [Node]) {
 mod tests {
     use super::*;
 
+    fn owned(strings: &[&str]) -> Vec<String> {
+        strings.iter().map(|text| (*text).to_owned()).collect()
+    }
+
     fn matcher(strings: &[&str]) -> StopMatcher {
-        StopMatcher::new(&strings.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
+        StopMatcher::new(&owned(strings), &SharedStops::default()).unwrap()
     }
 
     /// Text before the stop and the stop found, feeding `size` characters at a time.
@@ -220,7 +257,7 @@ mod tests {
     fn a_long_stop_string_takes_few_bytes_of_memory_for_each_of_its_own() {
         let long = "ab".repeat(50_000) + "c";
         let mut matcher = matcher(&[&long]);
-        let bytes = matcher.nodes.capacity() * size_of::<Node>();
+        let bytes = matcher.automaton.nodes.capacity() * size_of::<Node>();
         assert!(bytes <= 25 * long.len(), "{bytes} bytes for {}", long.len());
         assert_eq!(matcher.feed("x"), Fed::Safe("x".into()));
         assert_eq!(matcher.feed(&long), Fed::Hit { before: String::new(), index: 0 });
@@ -228,7 +265,28 @@ mod tests {
 
     #[test]
     fn empty_stop_strings_are_no_stop_strings() {
-        assert!(StopMatcher::new(&[]).is_none());
-        assert!(StopMatcher::new(&[String::new()]).is_none());
+        let shared = SharedStops::default();
+        assert!(StopMatcher::new(&[], &shared).is_none());
+        assert!(StopMatcher::new(&[String::new()], &shared).is_none());
+        let mut mixed = matcher(&["", "b"]);
+        assert_eq!(mixed.feed("ab"), Fed::Hit { before: "a".into(), index: 1 });
+    }
+
+    #[test]
+    fn answers_share_one_automaton_and_other_strings_get_their_own() {
+        let shared = SharedStops::default();
+        let make = |strings: &[&str]| StopMatcher::new(&owned(strings), &shared.clone()).unwrap();
+        let (first, second, other) = (make(&["ab"]), make(&["ab"]), make(&["c"]));
+        assert!(Arc::ptr_eq(&first.automaton, &second.automaton));
+        assert_eq!(other.string(0), "c");
+    }
+
+    #[test]
+    fn a_string_that_ends_while_disarmed_is_text() {
+        let mut matcher = matcher(&["stop"]);
+        matcher.arm(false);
+        assert_eq!(matcher.feed("a stop st"), Fed::Safe("a stop ".into()));
+        matcher.arm(true);
+        assert_eq!(matcher.feed("op b"), Fed::Hit { before: String::new(), index: 0 });
     }
 }

@@ -69,8 +69,17 @@ impl ToolParser {
             stray: String::new(),
             started: 0,
             ids: IdSource::new(options.call_ids),
-            stop: options.stop_in_arguments.then(|| StopMatcher::new(&options.stop)).flatten(),
+            stop: if options.stop_in_arguments {
+                StopMatcher::new(&options.stop, &options.shared_stops)
+            } else {
+                None
+            },
         }
+    }
+
+    /// Whether stop strings that end in values are found.
+    pub(super) fn arm_stops(&mut self, armed: bool) {
+        self.stop.iter_mut().for_each(|matcher| matcher.arm(armed));
     }
 
     /// Calls begun so far.

@@ -25,3 +25,27 @@ pub(crate) fn cut(prompt: &Traced, tokenizer: &Tokenizer) -> Vec<Segment> {
     }
     segments
 }
+
+impl super::Rendered {
+    /// Keeps the first `length` bytes of the prompt, which must be whole characters. A marker that the cut would split
+    /// goes with the rest.
+    pub fn cut(&mut self, length: usize) {
+        self.prompt.truncate(length);
+        let mut left = length;
+        let mut kept = Vec::new();
+        for segment in std::mem::take(&mut self.segments) {
+            let size = segment.text().len();
+            if size <= left {
+                left -= size;
+                kept.push(segment);
+                continue;
+            }
+            if let Segment::Ordinary(mut text) = segment {
+                text.truncate(left);
+                kept.push(Segment::Ordinary(text));
+            }
+            break;
+        }
+        self.segments = kept;
+    }
+}
