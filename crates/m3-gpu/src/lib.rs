@@ -58,6 +58,8 @@ pub mod absent;
 pub mod api;
 pub mod arena;
 pub mod arguments;
+#[allow(unsafe_code, reason = "calls NCCL")]
+pub mod collective;
 #[allow(unsafe_code, reason = "calls NVIDIA's driver")]
 pub mod cuda;
 #[allow(unsafe_code, reason = "hands the launcher's unsafe call on")]
