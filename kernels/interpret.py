@@ -178,6 +178,17 @@ def _patch_interpreter():
 
     interpreter.InterpreterBuilder.create_dot = dot
 
+    # A truth value spread over a block would become int32, which is no mask.
+    create_splat = interpreter.InterpreterBuilder.create_splat
+
+    def splat(self, type, value):
+        block = create_splat(self, type, value)
+        if value.data.dtype == bool:
+            block.data = block.data.astype(bool)
+        return block
+
+    interpreter.InterpreterBuilder.create_splat = splat
+
     apply_reduction = interpreter.ReduceOps.apply_impl
 
     def reduction(self, input):

@@ -38,9 +38,10 @@ def embed(
     local = id - first_id
     here = (local >= 0) & (local < num_ids)
     values = tl.load(table + local.to(tl.int64) * HIDDEN + columns, mask=valid & here, other=0.0)
-    if media_index.to(tl.int64) != 0:
-        index = tl.load(media_index + token)
-        if index >= 0:
-            mine = valid & (first_id == 0)
-            values = tl.load(media + index.to(tl.int64) * HIDDEN + columns, mask=mine, other=0.0)
+    if media_index is not None:
+        if media_index.to(tl.int64) != 0:
+            index = tl.load(media_index + token)
+            if index >= 0:
+                mine = valid & (first_id == 0)
+                values = tl.load(media + index.to(tl.int64) * HIDDEN + columns, mask=mine, other=0.0)
     tl.store(out + token.to(tl.int64) * HIDDEN + columns, values, mask=valid)

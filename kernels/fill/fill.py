@@ -37,7 +37,7 @@ def fill_synthetic(out, words, seed, deviation, KIND: tl.constexpr, BLOCK: tl.co
     """
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     steps = (index // CHUNK_WORDS + index % CHUNK_WORDS + 2).to(tl.uint64)
-    state = seed.to(tl.uint64, bitcast=True) + steps * STEP
+    state = seed.to(tl.uint64) + steps * STEP
     mixed = (state ^ (state >> 30)) * MULTIPLIER
     mixed = mixed ^ (mixed >> 29)
     low = (mixed & 0xFFFFFFFF).to(tl.uint32)

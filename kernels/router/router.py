@@ -92,8 +92,9 @@ def router_choose(
     places = token * TOP_K + tl.cumsum(chosen.to(tl.int32), 0) - 1
     tl.store(ids + places, tl.where(alive, experts, -1), mask=chosen)
     tl.store(weights + places, tl.where(alive, weight, 0.0), mask=chosen)
-    if scores.to(tl.int64) != 0:
-        tl.store(scores + token.to(tl.int64) * E + experts, score, mask=valid)
+    if scores is not None:
+        if scores.to(tl.int64) != 0:
+            tl.store(scores + token.to(tl.int64) * E + experts, score, mask=valid)
 
 
 @triton.jit
