@@ -23,6 +23,7 @@ import triton  # noqa: E402,F401
 import triton.language as tl  # noqa: E402
 from triton._C.libtriton import ir as _ir  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 bf16 = np.dtype(ml_dtypes.bfloat16)
 e4m3 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -49,6 +50,12 @@ class _Storage:
         assert other is self
 
 
+class _DtypeName(str):
+    """What the interpreter reads of a torch dtype."""
+
+    itemsize: int
+
+
 class Tensor:
     """A numpy array inside guard bands, with the handful of torch methods that the interpreter calls."""
 
@@ -60,7 +67,8 @@ class Tensor:
         self._end = self._begin + array.nbytes
         self.array = self._memory[self._begin : self._end].view(array.dtype).reshape(array.shape)
         self.array[...] = array
-        self.dtype = array.dtype.name
+        self.dtype = _DtypeName(array.dtype.name)
+        self.dtype.itemsize = array.itemsize
         self._storage = _Storage(self._memory.ctypes.data + self._begin)
 
     @classmethod
@@ -114,11 +122,18 @@ def launch(kernel, grid, *args, **constexprs):
     """Runs every program of `grid`, one after the other; num_warps and num_stages are ignored."""
     for option in ("num_warps", "num_stages"):
         constexprs.pop(option, None)
+    # The interpreter knows Python's numbers only.
+    args = [arg.item() if isinstance(arg, np.generic) else arg for arg in args]
     with np.errstate(all="ignore"):
         kernel[grid](*args, **constexprs)
     for name, arg in zip(kernel.arg_names, args):
         if isinstance(arg, Tensor):
             arg.check_guards(name)
+
+
+def matrix(tensor, box):
+    """A 2-D tensor as the copy engine reads it, `box` rows x columns at a time."""
+    return TensorDescriptor.from_tensor(tensor, list(box))
 
 
 def f32(values):

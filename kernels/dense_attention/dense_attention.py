@@ -22,9 +22,18 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
+def _tile(pages, first, offset, dim, HEAD_DIM: tl.constexpr, TMA: tl.constexpr):
+    """Rows first + offset of the pages seen as one matrix [pages * kv_heads * PAGE, HEAD_DIM]."""
+    if TMA:
+        return pages.load([first, 0])
+    else:
+        return tl.load(pages + (tl.cast(first, tl.int64) + offset)[:, None] * HEAD_DIM + dim[None, :])
+
+
+@triton.jit
 def dense_attend_prefill(
     queries,  # bf16 [T, kv_heads * GROUP, HEAD_DIM]
-    k_pages,
+    k_pages,  # TMA: matrices [pages * kv_heads * PAGE, HEAD_DIM], else pointers
     v_pages,
     page_table,  # i32 [rows, table_stride]
     seq_row,  # i32 [B]
@@ -37,12 +46,12 @@ def dense_attend_prefill(
     HEAD_DIM: tl.constexpr,
     PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    MAX_N: tl.constexpr,  # keys at a time, at most
+    BLOCK_N: tl.constexpr,  # keys at a time, divides PAGE
     STAGES: tl.constexpr,
+    TMA: tl.constexpr,
 ):
     """Grid (ceil(longest chunk * GROUP / BLOCK_M), kv_heads, B). The longest tiles come first."""
     SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
-    BLOCK_N: tl.constexpr = MAX_N if MAX_N < PAGE else PAGE
     PARTS: tl.constexpr = PAGE // BLOCK_N
     sequence = tl.program_id(2)
     kv_head = tl.program_id(1)
@@ -61,38 +70,34 @@ def dense_attend_prefill(
         query = tl.load(queries + head[:, None] * HEAD_DIM + dim[None, :], mask=live[:, None], other=0.0)
         position = first_position + row // GROUP
         context = first_position + tl.minimum((first_row + BLOCK_M - 1) // GROUP, length - 1) + 1
+        # Steps that every row of the tile sees whole need no mask.
         whole = (first_position + first_row // GROUP + 1) // BLOCK_N
         highest = tl.full((BLOCK_M,), -1e30, tl.float32)
         total = tl.zeros((BLOCK_M,), tl.float32)
         sum_values = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
         for step in tl.range(0, whole, num_stages=STAGES):
-            page = tl.maximum(tl.load(table + step // PARTS), 0).to(tl.int64)
-            tile = (page * kv_heads + kv_head) * PAGE + step % PARTS * BLOCK_N
-            keys = tl.load(k_pages + (tile + key[None, :]) * HEAD_DIM + dim[:, None])
-            logits = tl.dot(query, keys)
+            page = tl.maximum(tl.load(table + step // PARTS), 0)
+            first = (page * kv_heads + kv_head) * PAGE + step % PARTS * BLOCK_N
+            logits = tl.dot(query, tl.trans(_tile(k_pages, first, key, dim, HEAD_DIM, TMA)))
             raised = tl.maximum(highest, tl.max(logits, 1) * SCALE)
             weights = tl.exp2(logits * SCALE - raised[:, None])
             decay = tl.exp2(highest - raised)
             total = total * decay + tl.sum(weights, 1)
-            values = tl.load(v_pages + (tile + key[:, None]) * HEAD_DIM + dim[None, :])
+            values = _tile(v_pages, first, key, dim, HEAD_DIM, TMA)
             sum_values = tl.dot(weights.to(tl.bfloat16), values, sum_values * decay[:, None])
             highest = raised
         for step in tl.range(whole, tl.cdiv(context, BLOCK_N), num_stages=1):
-            page = tl.maximum(tl.load(table + step // PARTS), 0).to(tl.int64)
-            tile = (page * kv_heads + kv_head) * PAGE + step % PARTS * BLOCK_N
+            page = tl.maximum(tl.load(table + step // PARTS), 0)
+            first = (page * kv_heads + kv_head) * PAGE + step % PARTS * BLOCK_N
             at = step * BLOCK_N + key
-            keys = tl.load(
-                k_pages + (tile + key[None, :]) * HEAD_DIM + dim[:, None], mask=(at < context)[None, :], other=0.0
-            )
-            logits = tl.dot(query, keys) * SCALE
+            logits = tl.dot(query, tl.trans(_tile(k_pages, first, key, dim, HEAD_DIM, TMA))) * SCALE
             logits = tl.where(at[None, :] <= position[:, None], logits, float("-inf"))
             raised = tl.maximum(highest, tl.max(logits, 1))
             weights = tl.exp2(logits - raised[:, None])
             decay = tl.exp2(highest - raised)
             total = total * decay + tl.sum(weights, 1)
-            values = tl.load(
-                v_pages + (tile + key[:, None]) * HEAD_DIM + dim[None, :], mask=(at < context)[:, None], other=0.0
-            )
+            # Keys behind the context may be NaN, which the mask above removes; a weight of 0 would not.
+            values = tl.where((at < context)[:, None], _tile(v_pages, first, key, dim, HEAD_DIM, TMA), 0.0)
             sum_values = tl.dot(weights.to(tl.bfloat16), values, sum_values * decay[:, None])
             highest = raised
         tl.store(

@@ -72,9 +72,18 @@ def index_score_decode(
 
 
 @triton.jit
+def _keys(pages, first, offset, dim, DIM: tl.constexpr, TMA: tl.constexpr):
+    """Rows first + offset of the pages seen as one matrix [pages * PAGE, DIM]."""
+    if TMA:
+        return pages.load([first, 0])
+    else:
+        return tl.load(pages + (tl.cast(first, tl.int64) + offset)[:, None] * DIM + dim[None, :])
+
+
+@triton.jit
 def index_score_prefill(
     index_queries,  # bf16 [T, HEADS, DIM]
-    index_k_pages,  # bf16 [pages, PAGE, DIM]
+    index_k_pages,  # TMA: matrix [pages * PAGE, DIM], else pointer
     page_table,  # i32 [rows, table_stride]
     seq_row,  # i32 [B]: row of the page table
     seq_first_token,  # i32 [B]
@@ -91,6 +100,7 @@ def index_score_prefill(
     BLOCK_M: tl.constexpr,  # rows: tokens x heads
     BLOCKS: tl.constexpr,  # key blocks of a program
     STAGES: tl.constexpr,
+    TMA: tl.constexpr,
 ):
     """Grid (ceil(longest chunk * HEADS / BLOCK_M), ceil(most blocks / BLOCKS), B)."""
     sequence = tl.program_id(2)
@@ -114,21 +124,22 @@ def index_score_prefill(
         )
         position = first_position + row // HEADS
         column = scores + first_entry + row
+        stride = tl.cast(score_stride, tl.int64)
         # Blocks that every row of the tile sees whole need no mask.
         whole = tl.minimum(tl.maximum((first_position + first_row // HEADS + 1) // PAGE, begin), end)
         for block in tl.range(begin, whole, num_stages=STAGES):
-            page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
-            keys = tl.load(index_k_pages + (page * PAGE + key[None, :]) * DIM + dim[:, None])
-            score = tl.reduce(tl.dot(query, keys), 1, nan_or_maximum)
+            page = tl.maximum(tl.load(table + block), 0)
+            keys = _keys(index_k_pages, page * PAGE, key, dim, DIM, TMA)
+            score = tl.reduce(tl.dot(query, tl.trans(keys)), 1, nan_or_maximum)
             score = tl.where(score != score, NAN_SCORE, score)
-            tl.store(column + block.to(tl.int64) * score_stride, score, mask=live)
+            tl.store(column + block * stride, score, mask=live)
         for block in tl.range(whole, end, num_stages=1):
-            page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
-            keys = tl.load(index_k_pages + (page * PAGE + key[None, :]) * DIM + dim[:, None])
+            page = tl.maximum(tl.load(table + block), 0)
+            keys = _keys(index_k_pages, page * PAGE, key, dim, DIM, TMA)
             visible = block * PAGE + key[None, :] <= position[:, None]
-            score = tl.reduce(tl.where(visible, tl.dot(query, keys), float("-inf")), 1, nan_or_maximum)
+            score = tl.reduce(tl.where(visible, tl.dot(query, tl.trans(keys)), float("-inf")), 1, nan_or_maximum)
             score = tl.where(score != score, NAN_SCORE, score)
-            tl.store(column + block.to(tl.int64) * score_stride, score, mask=live & (position >= block * PAGE))
+            tl.store(column + block * stride, score, mask=live & (position >= block * PAGE))
 
 
 @triton.jit

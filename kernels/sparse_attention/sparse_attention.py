@@ -44,8 +44,9 @@ def sparse_attend_decode(
     PAGE: tl.constexpr,
     TOPK: tl.constexpr,
     SPLITS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    """Grid (T, kv_heads, SPLITS)."""
+    """Grid (T, kv_heads, SPLITS): split s attends to its ceil(TOPK / SPLITS) slots."""
     ROWS: tl.constexpr = 16 if GROUP < 16 else GROUP
     BLOCKS: tl.constexpr = (TOPK + SPLITS - 1) // SPLITS
     SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
@@ -69,7 +70,7 @@ def sparse_attend_decode(
     slot = tl.arange(0, BLOCKS)
     ids = tl.load(chosen + slot, mask=split * BLOCKS + slot < TOPK, other=-1)
     count = tl.sum((ids >= 0).to(tl.int32), 0)
-    for index in range(count):
+    for index in tl.range(0, count, num_stages=STAGES):
         block = tl.load(chosen + index)
         page = tl.maximum(tl.load(table + block), 0).to(tl.int64)
         tile = (page * kv_heads + kv_head) * PAGE
