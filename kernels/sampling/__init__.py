@@ -1,0 +1,1 @@
+"""The device sampler and its specification in numpy."""
