@@ -6,6 +6,7 @@ use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
+use m3_core::text::exact;
 
 /// A request body of type `T`.
 #[derive(Debug)]
@@ -35,9 +36,10 @@ fn check_content_type(request: &Request) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_code("unsupported_media_type"))
 }
 
-/// Parses JSON; a wrong type names its path as `param`.
+/// Parses JSON; a wrong type names its path as `param`. Integers beyond 64 bits are kept as [`exact`] has it.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let bytes = exact::keep_integers(bytes);
+    let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let message = error.inner().to_string();

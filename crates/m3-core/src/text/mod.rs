@@ -2,6 +2,7 @@
 //! It turns messages into token ids and ids back into text. It knows no HTTP and no request limits.
 
 pub mod detokenize;
+pub mod exact;
 pub mod parse;
 pub mod template;
 pub mod tokenizer;

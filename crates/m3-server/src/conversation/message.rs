@@ -1,5 +1,6 @@
 //! One message, read and checked by itself.
 
+use m3_core::text::exact;
 use serde_json::{Map, Value, json};
 
 use super::tools::valid_name;
@@ -296,13 +297,19 @@ fn read_function(
 
 /// OpenAI sends JSON text; some clients send the object itself. Nothing and `""` mean no arguments.
 fn arguments(given: Option<&Value>, param: &str) -> Result<Map<String, Value>, ApiError> {
-    let Strict(parsed) = match given {
+    let parsed = match given {
         None | Some(Value::Null) => return Ok(Map::new()),
         Some(Value::String(text)) if text.trim().is_empty() => return Ok(Map::new()),
-        Some(Value::String(text)) => serde_json::from_str::<Strict>(text)
-            .map_err(|error| ApiError::invalid(param, format!("{param}: {error}")))?,
-        Some(other) => Strict(other.clone()),
+        Some(Value::String(text)) => {
+            let Strict(parsed) = serde_json::from_slice(&exact::keep_integers(text.as_bytes()))
+                .map_err(|error| ApiError::invalid(param, format!("{param}: {error}")))?;
+            parsed
+        }
+        Some(other) => other.clone(),
     };
+    if exact::integer(&parsed).is_some() {
+        return Err(ApiError::invalid(param, format!("{param} is a number; expected a JSON object")));
+    }
     match parsed {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),

@@ -1,10 +1,14 @@
 //! A request body taken apart field by field, so that every refusal names its field and what is left over is known.
 //! `null` counts as absent, as OpenAI has it.
 
+use m3_core::text::exact;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+
+/// Fields whose integers go into the prompt, digit by digit.
+const EXACT: [&str; 4] = ["messages", "tools", "input", "chat_template_kwargs"];
 
 /// The top-level fields of a request that nobody has taken yet.
 #[derive(Debug)]
@@ -18,7 +22,13 @@ impl Fields {
     /// From a parsed body, which must be an object.
     pub fn new(body: Value) -> Result<Self, ApiError> {
         match body {
-            Value::Object(map) => Ok(Fields { map, prefix: String::new() }),
+            Value::Object(map) => {
+                let one = |(name, value): (String, Value)| match EXACT.contains(&name.as_str()) {
+                    true => (name, value),
+                    false => (name, exact::plain(value)),
+                };
+                Ok(Fields { map: map.into_iter().map(one).collect(), prefix: String::new() })
+            }
             other => {
                 let message = format!("the body is {}; expected an object", kind(&other));
                 Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, message).with_code("bad_json"))
@@ -159,6 +169,7 @@ pub fn kind(value: &Value) -> &'static str {
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
+        Value::Object(_) if exact::integer(value).is_some() => "a number",
         Value::Object(_) => "an object",
     }
 }

@@ -28,6 +28,8 @@ pub use chat::{prepare as prepare_chat, render as render_chat};
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/chat/completions/render", post(text::render_chat))
+        .route("/apply-template", post(text::apply_template))
         .route("/v1/completions", post(completions::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))

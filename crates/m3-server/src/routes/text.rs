@@ -1,29 +1,35 @@
-//! `POST /tokenize` and `/detokenize`: the very ids a completion or chat request would be served with.
+//! `POST /tokenize`, `/detokenize` and `/v1/chat/completions/render`: the very text and ids a completion or chat request
+//! would be served with, without serving it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::chat::{render, text_side};
+use super::chat::{prepare, render, text_side};
 use super::{blocking, check_model};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
+use crate::openai::accepted::take_accepted;
 use crate::openai::chat_request::ChatRequest;
 use crate::openai::completion_request::ids;
 use crate::openai::fields::Fields;
+use crate::openai::thinking::mode_name;
 use crate::strict::Strict;
 
 /// A raw `prompt`, or `messages` with `tools` as chat takes them.
 pub(super) async fn tokenize(
     State(app): State<Arc<App>>,
-    JsonBody(Strict(body)): JsonBody<Strict>,
+    JsonBody(Strict(mut body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
     blocking(move || {
         let serving = app.serving()?;
         let text = text_side(serving)?;
+        // The texts of the tokens are always given.
+        body.as_object_mut().and_then(|body| body.shift_remove("return_token_strs"));
         let is_chat = body.get("messages").is_some_and(|messages| !messages.is_null());
         let (prompt, tokens) = if is_chat {
             let request = ChatRequest::read(body, serving.model.limits, &serving.model.template_kwargs)?;
@@ -57,8 +63,40 @@ fn raw(
     let special = fields.switch("parse_special", true)?;
     let ids = if special { tokenizer.encode_special(&prompt) } else { tokenizer.encode_ordinary(&prompt) };
     let ids = ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))?;
-    fields.log_rest("/tokenize");
+    take_accepted(&mut fields);
+    fields.finish("/tokenize")?;
     Ok((prompt, ids))
+}
+
+/// The prompt of a chat request as the model would see it, and what was decided on the way.
+pub(super) async fn render_chat(
+    State(app): State<Arc<App>>,
+    JsonBody(Strict(body)): JsonBody<Strict>,
+) -> Result<Json<Value>, ApiError> {
+    blocking(move || {
+        let (request, job) = prepare(&app, body, Instant::now())?;
+        let serving = app.serving()?;
+        let tokens = job.prompts.into_iter().next().unwrap_or_default();
+        Ok(Json(json!({
+            "object": "chat.completion.render",
+            "model": serving.model.names.first(),
+            "prompt": text_side(serving)?.tokenizer.decode(&tokens, false),
+            "token_ids": tokens,
+            "prompt_tokens": tokens.len(),
+            "max_model_len": serving.model.max_context,
+            "thinking_mode": mode_name(request.start_mode()),
+        })))
+    })
+    .await
+}
+
+/// The same under llama.cpp's name: the text alone.
+pub(super) async fn apply_template(
+    state: State<Arc<App>>,
+    body: JsonBody<Strict>,
+) -> Result<Json<Value>, ApiError> {
+    let Json(rendered) = render_chat(state, body).await?;
+    Ok(Json(json!({ "prompt": rendered["prompt"] })))
 }
 
 /// `tokens` to text; markers stay in unless `skip_special_tokens` is true.
@@ -80,5 +118,6 @@ pub(super) async fn detokenize(
         return Err(ApiError::invalid("tokens", sentence));
     }
     let text = tokenizer.decode(&tokens, fields.switch("skip_special_tokens", false)?);
+    fields.finish("/detokenize")?;
     Ok(Json(json!({ "prompt": text, "text": text })))
 }

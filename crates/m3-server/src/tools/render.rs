@@ -1,6 +1,7 @@
 //! `m3 render`: the chat template raw, without the server's normalisation.
 
 use anyhow::Context;
+use m3_core::text::exact;
 use m3_core::text::template::{ChatTemplate, RenderInput};
 use m3_core::text::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -57,8 +58,8 @@ pub fn render_line(
     tokenizer: &Tokenizer,
     text: &str,
 ) -> Result<RenderedLine, String> {
-    let line: RenderLine =
-        serde_json::from_str(text).map_err(|error| format!("the line is not valid: {error}"))?;
+    let line: RenderLine = serde_json::from_slice(&exact::keep_integers(text.as_bytes()))
+        .map_err(|error| format!("the line is not valid: {error}"))?;
     let input = RenderInput {
         messages: &line.messages,
         tools: line.tools.as_ref(),

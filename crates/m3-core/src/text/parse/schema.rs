@@ -4,11 +4,13 @@
 
 use std::collections::HashMap;
 
+use regex::Regex;
 use serde_json::Value;
 
 use super::types::TypeSet;
 
 mod compile;
+mod reference;
 mod resolve;
 
 /// Why a request's tools cannot be used.
@@ -62,7 +64,12 @@ struct Node {
     all: Vec<NodeId>,
     /// At least one holds, per keyword: `anyOf`, `oneOf`.
     any: Vec<Vec<NodeId>>,
+    /// May hold, depending on the value: `if`, a lone `then` or `else`, `dependentSchemas`. They know members and
+    /// restrict no types.
+    hints: Vec<NodeId>,
     properties: HashMap<String, NodeId>,
+    /// Schemas of the properties whose names match.
+    patterns: Vec<(Regex, NodeId)>,
     additional: Option<NodeId>,
     items: Option<NodeId>,
     prefix: Vec<NodeId>,
@@ -140,8 +147,10 @@ impl ToolSet {
     /// Schema of an object's property.
     pub(super) fn property(&self, view: &View, key: &str) -> View {
         let reached = self.reach(view);
-        let named: Vec<_> =
+        let mut named: Vec<_> =
             reached.iter().filter_map(|id| self.nodes[*id].properties.get(key).copied()).collect();
+        let patterns = reached.iter().flat_map(|id| &self.nodes[*id].patterns);
+        named.extend(patterns.filter(|(pattern, _)| pattern.is_match(key)).map(|(_, schema)| *schema));
         if !named.is_empty() {
             return View(named);
         }
@@ -150,7 +159,9 @@ impl ToolSet {
 
     /// True when some schema names a property or a schema for additional ones.
     pub(super) fn describes_properties(&self, view: &View) -> bool {
-        let describes = |node: &Node| !node.properties.is_empty() || node.additional.is_some();
+        let describes = |node: &Node| {
+            !node.properties.is_empty() || !node.patterns.is_empty() || node.additional.is_some()
+        };
         self.reach(view).into_iter().any(|id| describes(&self.nodes[id]))
     }
 
@@ -179,7 +190,7 @@ impl ToolSet {
             }
             seen.push(id);
             let node = &self.nodes[id];
-            let inner = node.all.iter().chain(node.any.iter().flatten());
+            let inner = node.all.iter().chain(node.any.iter().flatten()).chain(&node.hints);
             open.extend(inner.copied().collect::<Vec<_>>().into_iter().rev());
         }
         seen

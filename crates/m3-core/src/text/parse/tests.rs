@@ -4,6 +4,7 @@
 mod attributes;
 mod cases;
 mod cuts;
+mod divergences;
 mod generated;
 mod malformed;
 mod public_faults;

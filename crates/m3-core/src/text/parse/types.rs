@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::text::exact;
+
 use super::{json, number};
 
 /// A set of JSON types. `number` always includes `integer`.
@@ -43,6 +45,7 @@ impl TypeSet {
             Value::Number(_) => Self::NUMBER,
             Value::String(_) => Self::STRING,
             Value::Array(_) => Self::ARRAY,
+            Value::Object(_) if exact::integer(value).is_some() => Self::INTEGER,
             Value::Object(_) => Self::OBJECT,
         }
     }

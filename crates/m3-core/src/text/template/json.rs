@@ -131,6 +131,7 @@ fn scalar(value: &Value) -> Option<String> {
         Value::None => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Int(number) => number.to_string(),
+        Value::Long(digits) => digits.to_string(),
         Value::Float(number) if number.is_nan() => "NaN".to_owned(),
         Value::Float(number) if *number == f64::INFINITY => "Infinity".to_owned(),
         Value::Float(number) if *number == f64::NEG_INFINITY => "-Infinity".to_owned(),

@@ -38,6 +38,7 @@ pub(crate) fn write_repr(value: &Value, out: &mut TracedBuilder) -> Result<(), F
         Value::Bool(true) => out.push_user("True"),
         Value::Bool(false) => out.push_user("False"),
         Value::Int(number) => out.push_user(&number.to_string()),
+        Value::Long(digits) => out.push_user(digits),
         Value::Float(number) => out.push_user(&float(*number)),
         Value::Text(text) => quote(text, out),
         Value::List(items) => write_items(items, ("[", "]"), out)?,

@@ -16,9 +16,9 @@ pub(crate) fn check(name: &str, value: &Value, mut arguments: Arguments) -> Resu
         "boolean" => matches!(value, Value::Bool(_)),
         "true" => matches!(value, Value::Bool(true)),
         "false" => matches!(value, Value::Bool(false)),
-        "integer" => matches!(value, Value::Int(_)),
+        "integer" => matches!(value, Value::Int(_) | Value::Long(_)),
         "float" => matches!(value, Value::Float(_)),
-        "number" => value.as_float().is_some(),
+        "number" => value.as_float().is_some() || matches!(value, Value::Long(_)),
         "string" => matches!(value, Value::Text(_)),
         "mapping" => matches!(value, Value::Map(_)),
         "sequence" => {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::fault::Fault;
 use super::functions::Function;
 use super::traced::Traced;
+use crate::text::exact;
 
 /// A Python-like value. Cloning is cheap: everything big is shared.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub(crate) enum Value {
     None,
     Bool(bool),
     Int(i128),
+    /// Digits, with their sign, of an integer beyond 127 bits. It can be printed and nothing else.
+    Long(Rc<str>),
     Float(f64),
     Text(Traced),
     List(Rc<Vec<Value>>),
@@ -80,6 +83,9 @@ impl Value {
 
     /// Request data: every string, keys included, is the user's.
     pub(crate) fn from_json(json: &serde_json::Value) -> Result<Self, Fault> {
+        if let Some(digits) = exact::integer(json) {
+            return Ok(digits.parse().map_or_else(|_| Value::Long(digits.into()), Value::Int));
+        }
         Ok(match json {
             serde_json::Value::Null => Value::None,
             serde_json::Value::Bool(flag) => Value::Bool(*flag),
@@ -101,6 +107,7 @@ impl Value {
             Value::Undefined(_) | Value::None => false,
             Value::Bool(flag) => *flag,
             Value::Int(number) => *number != 0,
+            Value::Long(_) => true,
             Value::Float(number) => *number != 0.0,
             Value::Text(text) => !text.as_str().is_empty(),
             Value::List(items) | Value::Tuple(items) => !items.is_empty(),
@@ -119,7 +126,7 @@ impl Value {
             Value::Undefined(_) => "Undefined",
             Value::None => "NoneType",
             Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
+            Value::Int(_) | Value::Long(_) => "int",
             Value::Float(_) => "float",
             Value::Text(_) => "str",
             Value::List(_) => "list",
@@ -208,6 +215,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
         }
         (Value::Namespace(a), Value::Namespace(b)) => Rc::ptr_eq(a, b),
         (Value::Macro(a), Value::Macro(b)) => a == b,
+        (Value::Long(a), Value::Long(b)) => a == b,
         _ => match (left.as_int(), right.as_int()) {
             (Some(a), Some(b)) => a == b,
             _ => matches!((left.as_float(), right.as_float()), (Some(a), Some(b)) if a == b),

@@ -1,25 +1,36 @@
-//! JSON Schema documents as graph nodes: which keywords are read, and where a local `$ref` points. Keywords that
+//! JSON Schema documents as graph nodes: which keywords are read and what they describe. Keywords that
 //! only restrict values (`minimum`, `pattern`) are not read.
 
 use std::collections::HashMap;
 
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
+use super::reference::References;
 use super::{Node, NodeId};
 use crate::text::parse::types::TypeSet;
 
 /// Turns one tool's schema document into nodes. Iterative, so that neither nesting nor chains of references can
 /// exhaust the stack; each schema object becomes one node, however often it is referred to.
 struct Compiler<'v, 'n> {
-    document: &'v Value,
+    references: References<'v>,
     nodes: &'n mut Vec<Node>,
     by_address: HashMap<*const Value, NodeId>,
     open: Vec<(NodeId, &'v Value)>,
+    /// Patterns of property names read so far.
+    patterns: usize,
 }
+
+/// Most patterns of property names in one tool; further ones are not read. Each costs time to compile.
+const MAX_PATTERNS: usize = 256;
+/// Most memory of one compiled pattern, in bytes; larger ones are not read.
+const MAX_PATTERN_BYTES: usize = 1 << 18;
 
 /// Adds the nodes of a schema document and returns its root.
 pub(super) fn compile(nodes: &mut Vec<Node>, document: &Value) -> NodeId {
-    let mut compiler = Compiler { document, nodes, by_address: HashMap::new(), open: Vec::new() };
+    let references = References::new(document);
+    let mut compiler =
+        Compiler { references, nodes, by_address: HashMap::new(), open: Vec::new(), patterns: 0 };
     let root = compiler.node(document);
     while let Some((id, schema)) = compiler.open.pop() {
         let node = compiler.read(schema);
@@ -47,7 +58,7 @@ impl<'v> Compiler<'v, '_> {
             nullable: schema.get("nullable") == Some(&Value::Bool(true)),
             ..Node::default()
         };
-        if let Some(target) = self.reference(schema) {
+        for target in self.references.of(schema) {
             let target = self.node(target);
             node.all.push(target);
         }
@@ -58,11 +69,13 @@ impl<'v> Compiler<'v, '_> {
                 node.any.push(branches);
             }
         }
-        if let Some(Value::Object(properties)) = schema.get("properties") {
-            node.properties = properties.iter().map(|(key, value)| (key.clone(), self.node(value))).collect();
-        }
-        node.additional = self.object(schema, "additionalProperties");
-        node.items = self.object(schema, "items").or_else(|| self.object(schema, "additionalItems"));
+        self.conditions(schema, &mut node);
+        node.properties =
+            self.map(schema, "properties").into_iter().map(|(key, id)| (key.clone(), id)).collect();
+        node.patterns = self.patterns(schema);
+        node.additional = self.first_of(schema, ["additionalProperties", "unevaluatedProperties"]);
+        node.items = self.first_of(schema, ["items", "additionalItems"]);
+        node.items = node.items.or_else(|| self.first_of(schema, ["unevaluatedItems", "contains"]));
         node.prefix = self.list(schema, "prefixItems");
         if node.prefix.is_empty() {
             node.prefix = self.list(schema, "items");
@@ -70,10 +83,47 @@ impl<'v> Compiler<'v, '_> {
         node
     }
 
-    /// Target of a local `$ref`, which as a URI may carry percent escapes; others are unknown.
-    fn reference(&self, schema: &'v Value) -> Option<&'v Value> {
-        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-        self.document.pointer(pointer).or_else(|| self.document.pointer(&without_escapes(pointer)?))
+    /// One of `then` and `else` holds when both are there; alone, either may be beside the point.
+    fn conditions(&mut self, schema: &'v Value, node: &mut Node) {
+        let [condition, then, otherwise] = ["if", "then", "else"].map(|keyword| self.object(schema, keyword));
+        match (condition, then, otherwise) {
+            (None, ..) => {}
+            (Some(condition), Some(then), Some(otherwise)) => {
+                node.hints.push(condition);
+                node.any.push(vec![then, otherwise]);
+            }
+            (Some(condition), then, otherwise) => {
+                node.hints.extend([Some(condition), then, otherwise].into_iter().flatten());
+            }
+        }
+        for keyword in ["dependentSchemas", "dependencies"] {
+            node.hints.extend(self.map(schema, keyword).into_iter().map(|(_, id)| id));
+        }
+    }
+
+    /// The schemas of an object of schemas; what is no object is left out.
+    fn map(&mut self, schema: &'v Value, keyword: &str) -> Vec<(&'v String, NodeId)> {
+        let Some(Value::Object(entries)) = schema.get(keyword) else { return Vec::new() };
+        entries.iter().map(|(key, value)| (key, self.node(value))).collect()
+    }
+
+    /// Patterns this regular-expression engine cannot read (they may look around) are left out: then the schema of
+    /// additional properties counts, if there is one.
+    fn patterns(&mut self, schema: &'v Value) -> Vec<(Regex, NodeId)> {
+        let mut patterns = Vec::new();
+        for (pattern, id) in self.map(schema, "patternProperties") {
+            if self.patterns == MAX_PATTERNS {
+                break;
+            }
+            self.patterns += 1;
+            let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
+            patterns.extend(compiled.ok().map(|compiled| (compiled, id)));
+        }
+        patterns
+    }
+
+    fn first_of(&mut self, schema: &'v Value, keywords: [&str; 2]) -> Option<NodeId> {
+        keywords.into_iter().find_map(|keyword| self.object(schema, keyword))
     }
 
     fn list(&mut self, schema: &'v Value, keyword: &str) -> Vec<NodeId> {
@@ -86,19 +136,6 @@ impl<'v> Compiler<'v, '_> {
     fn object(&mut self, schema: &'v Value, keyword: &str) -> Option<NodeId> {
         schema.get(keyword).filter(|value| value.is_object()).map(|value| self.node(value))
     }
-}
-
-/// `text` with every `%` and two hexadecimal digits replaced by their byte. `None` when that is not UTF-8 or a
-/// `%` stands alone.
-fn without_escapes(text: &str) -> Option<String> {
-    let mut pieces = text.split('%');
-    let mut bytes = pieces.next()?.as_bytes().to_vec();
-    for piece in pieces {
-        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(&piece.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// Types that this schema alone allows.
@@ -122,14 +159,26 @@ fn own_types(schema: &Value) -> Option<TypeSet> {
     }
 }
 
-/// A schema without `type` that describes members speaks of a container.
+/// A schema without `type` that describes members speaks of a container, one with limits of a number.
 fn implied_types(schema: &Value) -> Option<TypeSet> {
-    let has = |keywords: [&str; 3]| keywords.iter().any(|keyword| schema.get(keyword).is_some());
-    if has(["properties", "required", "patternProperties"]) {
-        TypeSet::named("object")
-    } else if has(["items", "prefixItems", "uniqueItems"]) {
-        TypeSet::named("array")
-    } else {
-        None
+    const OBJECT: &[&str] = &[
+        "properties",
+        "required",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "dependentSchemas",
+        "minProperties",
+        "maxProperties",
+    ];
+    const ARRAY: &[&str] = &["items", "prefixItems", "uniqueItems", "contains", "minItems", "maxItems"];
+    const NUMBER: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.get(keyword).is_some());
+    let kinds = [(OBJECT, "object"), (ARRAY, "array"), (NUMBER, "number")];
+    let implied: Vec<&str> = kinds.iter().filter(|(words, _)| has(words)).map(|(_, name)| *name).collect();
+    match implied.as_slice() {
+        [name] => TypeSet::named(name),
+        // Limits for several types describe a value of any of them.
+        _ => None,
     }
 }

@@ -83,6 +83,85 @@ fn references_with_percent_escapes_resolve() {
 }
 
 #[test]
+fn references_to_anchors_and_embedded_schemas_resolve() {
+    let definitions = json!({
+        "a": {"$anchor": "count", "type": "integer"},
+        "b": {"$dynamicAnchor": "node", "type": "boolean"},
+        "c": {"$id": "#old", "type": "number"},
+        "d": {"$id": "https://example.org/d", "type": "array", "$defs": {"e": {"type": "null"}}},
+        "f": {"enum": [{"$anchor": "data"}]},
+    });
+    for (reference, expected) in [
+        (json!({"$ref": "#count"}), Some(TypeSet::INTEGER)),
+        (json!({"$dynamicRef": "#node"}), Some(TypeSet::BOOLEAN)),
+        (json!({"$ref": "#old"}), Some(TypeSet::NUMBER)),
+        (json!({"$ref": "https://example.org/d"}), Some(TypeSet::ARRAY)),
+        (json!({"$ref": "https://example.org/d#/$defs/e"}), Some(TypeSet::NULL)),
+        (json!({"$ref": "#data"}), None),
+        (json!({"$ref": "#nowhere"}), None),
+        (json!({"$ref": "https://example.org/other"}), None),
+    ] {
+        let parameters = json!({"type": "object", "properties": {"x": reference}, "$defs": definitions});
+        assert_eq!(types_of(parameters, "x"), expected, "{reference}");
+    }
+}
+
+#[test]
+fn conditions_and_dependencies_describe_members() {
+    let parameters = json!({"type": "object", "properties": {"kind": {"type": "string"}},
+        "if": {"properties": {"kind": {"const": "a"}}},
+        "then": {"properties": {"n": {"type": "integer"}}},
+        "else": {"properties": {"l": {"type": "array", "items": {"type": "number"}}}},
+        "dependentSchemas": {"n": {"properties": {"m": {"type": "boolean"}}}}});
+    for (key, expected) in [
+        ("kind", Some(TypeSet::STRING)),
+        ("n", Some(TypeSet::INTEGER)),
+        ("l", Some(TypeSet::ARRAY)),
+        ("m", Some(TypeSet::BOOLEAN)),
+        ("other", None),
+    ] {
+        assert_eq!(types_of(parameters.clone(), key), expected, "{key}");
+    }
+    let both = TypeSet::INTEGER.union(TypeSet::STRING);
+    assert_eq!(one(json!({"if": {}, "then": {"type": "integer"}, "else": {"type": "string"}})), Some(both));
+    assert_eq!(one(json!({"if": {}, "then": {"type": "integer"}})), None);
+    assert_eq!(one(json!({"then": {"type": "integer"}, "else": {"type": "integer"}})), None);
+}
+
+#[test]
+fn properties_may_be_named_by_patterns() {
+    let parameters = json!({"type": "object", "properties": {"n_special": {"type": "string"}},
+        "patternProperties": {"^n_": {"type": "integer"}, "(?=x)": {"type": "null"}, "é$": {"type": "boolean"}},
+        "additionalProperties": {"type": "number"}});
+    for (key, expected) in [
+        ("n_1", Some(TypeSet::INTEGER)),
+        ("café", Some(TypeSet::BOOLEAN)),
+        ("n_special", Some(TypeSet::STRING.union(TypeSet::INTEGER))),
+        ("x", Some(TypeSet::NUMBER)),
+    ] {
+        assert_eq!(types_of(parameters.clone(), key), expected, "{key}");
+    }
+    let many: serde_json::Map<_, _> =
+        (0..10_000).map(|at| (format!("^(a{{1,900}}){{1,900}}{at}$"), json!({"type": "integer"}))).collect();
+    assert_eq!(types_of(json!({"type": "object", "patternProperties": many}), "a1"), None);
+}
+
+#[test]
+fn limits_without_a_type_imply_one() {
+    for (schema, expected) in [
+        (json!({"minimum": 0}), Some(TypeSet::NUMBER)),
+        (json!({"minItems": 1}), Some(TypeSet::ARRAY)),
+        (json!({"additionalProperties": {"type": "integer"}}), Some(TypeSet::OBJECT)),
+        (json!({"unevaluatedProperties": {"type": "integer"}}), None),
+        (json!({"minimum": 0, "minItems": 1}), None),
+    ] {
+        assert_eq!(one(schema.clone()), expected, "{schema}");
+    }
+    let long = crate::text::exact::keep_integers(b"{\"enum\":[123456789012345678901234567890]}").into_owned();
+    assert_eq!(one(serde_json::from_slice(&long).unwrap()), Some(TypeSet::INTEGER));
+}
+
+#[test]
 fn hostile_schemas_end() {
     assert_eq!(one(json!({"$ref": "#/properties/x"})), None);
     assert_eq!(one(json!({"anyOf": [{"$ref": "#/properties/x"}, {"$ref": "#/properties/x"}]})), None);

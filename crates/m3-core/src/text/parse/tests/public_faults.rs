@@ -1,5 +1,5 @@
-//! Faults seen in other servers, each with an input of its own: reasoning (A), tool calls (B) and the differences
-//! between paths that measuring found (S). Stop strings (E) are in `stops`.
+//! Faults seen in other servers, each with an input of its own: reasoning (A) and tool calls (B). The differences
+//! between paths that measuring found (S) are in `divergences`, stop strings (E) in `stops`.
 
 use super::*;
 
@@ -22,13 +22,48 @@ fn x(schema: Value, text: &str) -> Value {
 }
 
 #[test]
-fn a1_a8_markers_split_over_pieces() {
+fn a1_markers_split_over_pieces() {
     let pieces = ["<mm", ":think>", "weigh it", "</mm:", "think>", "yes"];
     let got = run(&options(), pieces.map(Piece::text)).parsed;
     assert_eq!((got.reasoning, got.content), pair(Some("weigh it"), Some("yes")));
     let enabled = ParserOptions { thinking_mode: ThinkingMode::Enabled, ..options() };
     let got = run(&enabled, ["hm</m", "m:thi", "nk>", "yes"].map(Piece::text)).parsed;
     assert_eq!((got.reasoning, got.content), pair(Some("hm"), Some("yes")));
+}
+
+#[test]
+fn a8_a_long_marker_in_three_pieces() {
+    let enabled = ParserOptions { thinking_mode: ThinkingMode::Enabled, ..options() };
+    let got = run(&enabled, ["</m", "m:thi", "nk>", "yes"].map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(None, Some("yes")));
+    let got = run(&options(), ["<mm:think>hm</m", "m:thi", "nk>", "yes"].map(Piece::text)).parsed;
+    assert_eq!((got.reasoning, got.content), pair(Some("hm"), Some("yes")));
+}
+
+#[test]
+fn a5_stray_closers_are_the_same_in_every_cut() {
+    // `adaptive` reads the text at every cut and demands one result.
+    for closers in ["</mm:think>", "</mm:think></mm:think>", "</mm:think>\n</mm:think>"] {
+        assert_eq!(adaptive(&format!("{closers}Hello.")), pair(None, Some("Hello.")));
+    }
+}
+
+#[test]
+fn b7_a_long_string_flows_from_its_first_characters_on() {
+    let mut parser =
+        OutputParser::new(tools(json!({"path": {"type": "string"}, "content": {"type": "string"}})));
+    let mut deltas =
+        parser.push(Piece::text(&ns("⟨<tool_call>⟨<invoke name=\"f\">⟨<path>a.rs⟨</path>⟨<content>")));
+    assert_eq!(fold(deltas.clone()).tool_calls[0].arguments, r#"{"path":"a.rs","content":""#);
+    for _ in 0..1000 {
+        let more = parser.push(Piece::text("let x;\n10"));
+        assert_eq!(more, [Delta::ToolArguments { index: 0, fragment: "let x;\\n10".into() }]);
+        deltas.extend(more);
+    }
+    deltas.extend(parser.push(Piece::text(&ns("⟨</content>⟨</invoke>⟨</tool_call>"))));
+    deltas.extend(parser.finish());
+    let arguments = value_of(&fold(deltas).tool_calls[0].arguments);
+    assert_eq!(arguments["content"], "let x;\n10".repeat(1000));
 }
 
 #[test]
@@ -39,7 +74,7 @@ fn a2_start_state_comes_from_the_mode() {
 }
 
 #[test]
-fn a4_a5_stray_closers_at_the_start() {
+fn a4_stray_closers_at_the_start() {
     assert_eq!(adaptive("</mm:think></mm:think>Hello again."), pair(None, Some("Hello again.")));
     assert_eq!(adaptive("</mm:think>\n</mm:think>\nHello."), pair(None, Some("\nHello.")));
     assert_eq!(adaptive("<mm:think>t</mm:think> </mm:think>Hello."), pair(Some("t"), Some("Hello.")));
@@ -61,7 +96,7 @@ fn a13_nothing_is_lost_in_large_pieces() {
 }
 
 #[test]
-fn b1_s12_parameters_named_like_added_tokens() {
+fn b1_parameters_named_like_added_tokens() {
     let names = [
         "filename",
         "filepath",
@@ -87,7 +122,7 @@ fn b1_s12_parameters_named_like_added_tokens() {
 }
 
 #[test]
-fn b1_s12_a_lost_opening_tag_is_recovered() {
+fn b1_a_lost_opening_tag_is_recovered() {
     let elements = "⟨report.md⟨</filename>⟨<content>Hi⟨</content>";
     assert_eq!(arguments(&options(), elements), json!({"filename": "report.md", "content": "Hi"}));
     let got = outcome(&tools(json!({"count": {"type": "integer"}})), &call(&ns("\n⟨3⟨</count>")));
@@ -124,7 +159,7 @@ fn b1_tag_like_tokens_stay_in_answers_and_reasoning() {
 }
 
 #[test]
-fn b2_s18_one_of_at_the_top() {
+fn b2_one_of_at_the_top() {
     let parameters = json!({"type": "object", "oneOf": [
         {"properties": {"n": {"type": "number"}}},
         {"properties": {"l": {"type": "array", "items": {"type": "integer"}}}}]});
@@ -161,7 +196,7 @@ fn b10_false_starts_are_released_at_once() {
 }
 
 #[test]
-fn b11_s24_stray_text_between_parameters() {
+fn b11_stray_text_between_parameters() {
     let got = outcome(&options(), &call(&ns("⟨<a>1⟨</a> oops ⟨<b>2⟨</b>")));
     assert_eq!(calls(&got.parsed)[0].1, json!({"a": "1", "b": "2"}));
     assert_eq!(got.faults.stray_text, 1);
@@ -174,7 +209,7 @@ fn b13_markup_characters_in_values() {
 }
 
 #[test]
-fn b14_s15_single_quoted_names() {
+fn b14_single_quoted_names() {
     let parsed = parse(&options(), &ns("⟨<tool_call>⟨<invoke name='f'>⟨<a>1⟨</a>⟨</invoke>⟨</tool_call>"));
     assert_eq!(calls(&parsed), [("f", json!({"a": "1"}))]);
 }
@@ -191,7 +226,7 @@ fn b16_names_with_hyphens_and_other_signs() {
 }
 
 #[test]
-fn b22_s17_recursive_references() {
+fn b22_recursive_references() {
     let parameters = json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "object",
         "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/N"}}}}});
     let elements = "⟨<v>1⟨</v>⟨<next>⟨<v>2⟨</v>⟨<next>⟨<v>3⟨</v>⟨<next>⟨<v>4⟨</v>⟨</next>⟨</next>⟨</next>";
@@ -217,7 +252,7 @@ fn b25_output_cut_inside_a_call_is_closed() {
 }
 
 #[test]
-fn b26_s14_undeclared_tools_are_answered() {
+fn b26_undeclared_tools_are_answered() {
     let text = ns("Again.⟨<tool_call>⟨<invoke name=\"old_tool\">⟨<a>1⟨</a>⟨</invoke>⟨</tool_call>");
     let got = outcome(&tools(json!({})), &text);
     assert_eq!(got.parsed.content.as_deref(), Some("Again."));
@@ -231,119 +266,4 @@ fn b28_ids_are_given_once_and_differ() {
     let random = ParserOptions { call_ids: CallIds::Random, ..options() };
     let parsed = run(&random, [Piece::text(&text)]).parsed;
     assert_ne!(parsed.tool_calls[0].id, parsed.tool_calls[1].id);
-}
-
-#[test]
-fn s1_an_object_holding_a_child_of_its_own_name() {
-    let node = json!({"type": "object", "properties": {"name": {"type": "string"}, "x": {"type": "object"}}});
-    let value = x(node, "⟨<name>a⟨</name>⟨<x>⟨<name>b⟨</name>⟨</x>");
-    assert_eq!(value, json!({"name": "a", "x": {"name": "b"}}));
-}
-
-#[test]
-fn s2_s3_white_space_of_strings() {
-    assert_eq!(x(json!({"type": "string"}), "line1\nline2\n"), json!("line1\nline2\n"));
-    let object = json!({"type": "object", "properties": {"s": {"type": "string"}}});
-    assert_eq!(x(object, "⟨<s>  x  ⟨</s>"), json!({"s": "  x  "}));
-}
-
-#[test]
-fn s4_empty_array() {
-    assert_eq!(x(json!({"type": "array"}), ""), json!([]));
-}
-
-#[test]
-fn s5_nullable_string_null() {
-    assert_eq!(x(json!({"type": ["string", "null"]}), "null"), json!(null));
-}
-
-#[test]
-fn s6_numbers_beyond_a_double_stay_text() {
-    assert_eq!(x(json!({"type": "number"}), "1e400"), json!("1e400"));
-}
-
-#[test]
-fn s7_repeated_scalars_follow_one_rule() {
-    assert_eq!(one(json!({}), "⟨<x>a⟨</x>⟨<x>b⟨</x>"), json!({"x": "a"}));
-    assert_eq!(one(json!({"x": {"type": "integer"}}), "⟨<x>1⟨</x>⟨<x>2⟨</x>"), json!({"x": [1, 2]}));
-}
-
-#[test]
-fn s8_the_namespace_marker_inside_a_string() {
-    for text in [
-        "a ⟨ b",
-        "⟨",
-        "⟨⟨",
-        "⟨x",
-        "⟨</y>",
-        "⟨<y>1⟨</y>",
-        "⟨<tool_call>",
-        "⟨</xx>",
-        "⟨ <x>",
-        "⟨</x",
-        "⟨<invoke name=\"g\">",
-    ] {
-        assert_eq!(x(json!({"type": "string"}), text), json!(ns(text)), "{text}");
-        let text = format!("a{text}");
-        assert_eq!(x(json!({}), &text), json!(ns(&text)), "{text}");
-        let nested = json!({"type": "object", "properties": {"s": {"type": "string"}}});
-        if !text.contains("x>") {
-            assert_eq!(x(nested, &format!("⟨<s>{text}⟨</s>")), json!({"s": ns(&text)}), "{text}");
-        }
-    }
-}
-
-#[test]
-fn s9_s10_json_text_in_containers() {
-    assert_eq!(x(json!({"type": "object"}), "{\"a\": 1}"), json!({"a": 1}));
-    assert_eq!(x(json!({"type": "array"}), "[1,2]"), json!([1, 2]));
-}
-
-#[test]
-fn s11_s13_cut_and_unclosed_output() {
-    let options = tools(json!({"a": {"type": "integer"}, "b": {"type": "integer"}}));
-    for tail in ["⟨<b>2", "⟨<b>", "⟨<b", "⟨", "⟨</invoke>", "⟨</invoke>\n", "⟨</inv"] {
-        let parsed = parse(&options, &ns(&format!("⟨<tool_call>\n⟨<invoke name=\"f\">⟨<a>1⟨</a>{tail}")));
-        assert_eq!(calls(&parsed), [("f", json!({"a": 1}))], "{tail}");
-        assert_eq!(parsed.content, None);
-    }
-}
-
-#[test]
-fn s16_to_s22_types_from_combinators() {
-    let list_or_null = json!({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]});
-    assert_eq!(x(list_or_null, "⟨<item>1⟨</item>⟨<item>2⟨</item>"), json!([1, 2]));
-    let parameters = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}},
-        "$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}}});
-    assert_eq!(arguments(&schema(parameters), "⟨<x>⟨<n>1⟨</n>⟨</x>"), json!({"x": {"n": 1}}));
-    assert_eq!(x(json!({"enum": [1, 2, 3]}), "3"), json!(3));
-    assert_eq!(x(json!({"allOf": [{"type": "integer"}]}), "3"), json!(3));
-    assert_eq!(x(json!({"const": 3}), "3"), json!(3));
-    assert_eq!(x(json!({"type": ["integer", "string"]}), "007"), json!("007"));
-    assert_eq!(x(json!({"type": "integer"}), "3.0"), json!(3));
-}
-
-#[test]
-fn s23_items_without_a_schema() {
-    assert_eq!(arguments(&options(), "⟨<x>⟨<item>a⟨</item>⟨</x>"), json!({"x": ["a"]}));
-}
-
-#[test]
-fn s25_s26_closers_character_by_character() {
-    for text in ["</mm:think>Hello", "</mm:think></mm:think>Hello"] {
-        assert_eq!(adaptive(text), pair(None, Some("Hello")));
-    }
-}
-
-#[test]
-fn s27_tool_markup_inside_reasoning_stays_reasoning() {
-    let text = format!("<mm:think>so{}", call(""));
-    assert_eq!(adaptive(&text), pair(text.strip_prefix("<mm:think>"), None));
-}
-
-#[test]
-fn s28_an_answer_that_mentions_the_opener() {
-    let text = "<mm:think>t</mm:think>Write <mm:think> first.";
-    assert_eq!(adaptive(text), pair(Some("t"), Some("Write <mm:think> first.")));
-    assert_eq!(adaptive("Write <mm:think> first."), pair(Some(" first."), Some("Write ")));
 }
