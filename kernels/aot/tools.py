@@ -10,6 +10,8 @@ from pathlib import Path
 
 from .manifest import ROOT
 
+# What the assembler books in every block that uses shared memory, beside the kernel's own.
+RESERVED_SHARED = 1024
 OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.MULTILINE)
 USAGE = re.compile(r"(\w+):(\d+)")
 
@@ -84,6 +86,6 @@ def inspect(cubin, symbol):
         "registers": int(found.get("REG", 0)),
         "stack": int(found.get("STACK", 0)),
         "local": int(found.get("LOCAL", 0)),
-        "static_shared": int(found.get("SHARED", 0)),
+        "static_shared": max(0, int(found.get("SHARED", 0)) - RESERVED_SHARED),
         "opcodes": dict(sorted(collections.Counter(OPCODE.findall(listing)).items())),
     }

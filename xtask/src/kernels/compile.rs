@@ -20,7 +20,7 @@ enum Event {
 }
 
 /// Compiles what is not cached; every kernel that fails is named.
-pub(crate) fn run(root: &Path, python: &str, target: &str) -> Result<Index> {
+pub(super) fn run(root: &Path, python: &str, target: &str) -> Result<Index> {
     let begun = Instant::now();
     let mut child = driver(root, python, target)
         .args(["--json", "--out"])
@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Path, python: &str, target: &str) -> Result<Index> {
 }
 
 /// The manifest as the driver understands it; nothing is compiled.
-pub(crate) fn describe(root: &Path, python: &str, target: &str) -> Result<Description> {
+pub(super) fn describe(root: &Path, python: &str, target: &str) -> Result<Description> {
     let output = driver(root, python, target)
         .arg("--describe")
         .output()

@@ -1,39 +1,77 @@
-//! What a cubin says about itself, read from the bytes that will be shipped: machine, architecture, symbols.
+//! What a cubin says about itself, read from the bytes that will be shipped: machine, architecture, assembler, symbol.
+//!
+//! The architecture-specific form (`sm_90a`) and the assembler's version stand nowhere in the ELF flags, only in the
+//! note that the assembler leaves with its own command line.
 
 use anyhow::{Context, Result, bail, ensure};
-use object::elf;
-use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+use object::elf::{FileHeader64, SHT_SYMTAB, STB_GLOBAL, STT_FUNC};
+use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
+
+type Elf = FileHeader64<object::LittleEndian>;
 
 /// ELF machine number of NVIDIA's GPUs.
 const EM_CUDA: u16 = 190;
 /// Version of the ELF ABI that CUDA 13 writes.
 const ABI: u8 = 8;
-/// In that version, flags hold the architecture number here...
+/// In that version, flags hold the architecture's number here.
 const ARCHITECTURE_SHIFT: u32 = 8;
-/// ...and whether the code uses what only this architecture has (`sm_90a`).
-const SPECIFIC: u32 = 0x8;
+const TOOL_NOTE: &str = ".note.nv.tkinfo";
+/// What the assembler books in every block that uses shared memory, beside the kernel's own.
+const RESERVED_SHARED: u64 = 1024;
 
-/// Holds a cubin against the target's architecture and finds the kernel in it.
-pub(crate) fn check(bytes: &[u8], target: &str, symbol: &str) -> Result<()> {
-    let wanted = match target {
+/// What a cubin must be.
+pub(super) struct Wanted<'a> {
+    /// As `--backend` takes it.
+    pub(super) target: &'a str,
+    /// Version of the pinned assembler, e.g. `13.0.88`.
+    pub(super) assembler: &'a str,
+    pub(super) symbol: &'a str,
+}
+
+/// Holds a cubin against what it must be; returns the static shared memory of a block, in bytes.
+pub(super) fn check(bytes: &[u8], wanted: &Wanted<'_>) -> Result<u64> {
+    let number = match wanted.target {
         "sm90" => 90,
         other => bail!("no ELF rules for target {other}"),
     };
-    let header = elf::FileHeader64::<object::LittleEndian>::parse(bytes).context("not an ELF file")?;
+    let header = Elf::parse(bytes).context("not an ELF file")?;
     let endian = header.endian()?;
     let machine = header.e_machine(endian);
     ensure!(machine == EM_CUDA, "ELF machine is {machine}, not {EM_CUDA} (CUDA)");
     let abi = header.e_ident().abi_version;
-    ensure!(abi == ABI, "ELF ABI version is {abi}; CUDA 13.0 writes {ABI}, so another assembler made it");
-    let flags = header.e_flags(endian);
-    let architecture = (flags >> ARCHITECTURE_SHIFT) & 0xff;
-    ensure!(architecture == wanted, "code is for sm_{architecture}, not sm_{wanted}");
-    ensure!(flags & SPECIFIC != 0, "code is for sm_{wanted}, not sm_{wanted}a");
+    ensure!(abi == ABI, "ELF ABI version is {abi}; CUDA 13.0 writes {ABI}");
+    let architecture = (header.e_flags(endian) >> ARCHITECTURE_SHIFT) & 0xff;
+    ensure!(architecture == number, "code is for sm_{architecture}, not sm_{number}");
     let sections = header.sections(endian, bytes)?;
-    let symbols = sections.symbols(endian, bytes, elf::SHT_SYMTAB)?;
+    assembled(&sections, bytes, number, wanted.assembler)?;
+    has_function(&sections, bytes, wanted.symbol)?;
+    let shared =
+        sections.section_by_name(object::LittleEndian, format!(".nv.shared.{}", wanted.symbol).as_bytes());
+    let booked = shared.map_or(0, |(_, section)| section.sh_size(object::LittleEndian));
+    Ok(booked.saturating_sub(RESERVED_SHARED))
+}
+
+fn assembled(sections: &SectionTable<'_, Elf>, bytes: &[u8], number: u32, assembler: &str) -> Result<()> {
+    let endian = object::LittleEndian;
+    let (_, note) = sections
+        .section_by_name(endian, TOOL_NOTE.as_bytes())
+        .with_context(|| format!("no section {TOOL_NOTE}: not made by NVIDIA's assembler"))?;
+    let note = String::from_utf8_lossy(note.data(endian, bytes)?).into_owned();
+    let said = || note.split('\0').filter(|part| part.starts_with(['C', '-'])).collect::<Vec<_>>().join("; ");
+    let words: Vec<&str> = note.split(['\0', ' ', ',']).collect();
+    let specific = format!("sm_{number}a");
+    ensure!(words.contains(&specific.as_str()), "code is not for {specific}: it was made by {}", said());
+    let version = format!("V{assembler}");
+    ensure!(words.contains(&version.as_str()), "assembler is not {assembler}: it was made by {}", said());
+    Ok(())
+}
+
+fn has_function(sections: &SectionTable<'_, Elf>, bytes: &[u8], symbol: &str) -> Result<()> {
+    let endian = object::LittleEndian;
+    let symbols = sections.symbols(endian, bytes, SHT_SYMTAB)?;
     let found = symbols.iter().any(|entry| {
-        entry.st_type() == elf::STT_FUNC
-            && entry.st_bind() == elf::STB_GLOBAL
+        entry.st_type() == STT_FUNC
+            && entry.st_bind() == STB_GLOBAL
             && entry.name(endian, symbols.strings()).is_ok_and(|name| name == symbol.as_bytes())
     });
     ensure!(found, "no function {symbol} in its symbols");
@@ -43,3 +81,6 @@ pub(crate) fn check(bytes: &[u8], target: &str, symbol: &str) -> Result<()> {
     ensure!(section.sh_size(endian) > 0, "section {code} is empty");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

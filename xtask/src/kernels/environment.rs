@@ -11,7 +11,7 @@ const INTERPRETERS: [&str; 4] = ["python3.11", "python3.12", "python3.13", "pyth
 const IS_NEW_ENOUGH: &str = "import sys; sys.exit(sys.version_info < (3, 11))";
 
 /// An interpreter of Python 3.11 or newer, for the manifest alone.
-pub(crate) fn any_python() -> Result<String> {
+pub(super) fn any_python() -> Result<String> {
     match INTERPRETERS.iter().find(|name| works(name, &["-c", IS_NEW_ENOUGH])) {
         Some(name) => Ok((*name).to_owned()),
         None => bail!(
@@ -22,7 +22,7 @@ pub(crate) fn any_python() -> Result<String> {
 }
 
 /// The environment's interpreter; made again when `kernels/requirements.txt` changed.
-pub(crate) fn ready(root: &Path) -> Result<String> {
+pub(super) fn ready(root: &Path) -> Result<String> {
     let requirements = root.join("kernels/requirements.txt");
     let wanted = std::fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;

@@ -9,63 +9,62 @@ use std::path::PathBuf;
 
 /// The manifest as the compile driver understood it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Description {
-    pub(crate) target: String,
+pub(super) struct Description {
+    pub(super) target: String,
     /// Package and version of every tool, as `kernels/requirements.txt` pins them.
-    pub(crate) toolchain: BTreeMap<String, String>,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) shapes: Vec<m3_gpu::pack::Shape>,
+    pub(super) toolchain: BTreeMap<String, String>,
+    pub(super) rows: Vec<Row>,
+    pub(super) shapes: Vec<m3_gpu::pack::Shape>,
 }
 
 /// A description and what came of it.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Index {
+pub(super) struct Index {
     #[serde(flatten)]
-    pub(crate) description: Description,
-    pub(crate) instances: Vec<Instance>,
+    pub(super) description: Description,
+    pub(super) instances: Vec<Instance>,
 }
 
 /// One `[[kernel]]`.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) source: String,
-    pub(crate) function: String,
-    pub(crate) arguments: Vec<Argument>,
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) source: String,
+    pub(super) function: String,
+    pub(super) arguments: Vec<Argument>,
     /// Empty tables stand for "no variants".
-    pub(crate) variants: Vec<Map<String, Value>>,
-    pub(crate) constexprs: Map<String, Value>,
+    pub(super) variants: Vec<Map<String, Value>>,
+    pub(super) constexprs: Map<String, Value>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Argument {
-    pub(crate) name: String,
+pub(super) struct Argument {
+    pub(super) name: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
-    pub(crate) multiple: u64,
-    pub(crate) nullable: bool,
+    pub(super) kind: String,
+    pub(super) multiple: u64,
+    pub(super) nullable: bool,
 }
 
 /// One compiled function.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Instance {
-    pub(crate) kernel: String,
-    pub(crate) variant: u32,
+pub(super) struct Instance {
+    pub(super) kernel: String,
+    pub(super) variant: u32,
     /// Names of shapes.
-    pub(crate) shapes: Vec<String>,
-    pub(crate) cubin: PathBuf,
-    pub(crate) symbol: String,
-    pub(crate) threads: u32,
-    pub(crate) shared: u32,
-    pub(crate) static_shared: u32,
-    pub(crate) trailing_pointers: u32,
-    pub(crate) dependent: bool,
-    pub(crate) maps: Vec<MapShape>,
+    pub(super) shapes: Vec<String>,
+    pub(super) cubin: PathBuf,
+    pub(super) symbol: String,
+    pub(super) threads: u32,
+    pub(super) shared: u32,
+    pub(super) trailing_pointers: u32,
+    pub(super) dependent: bool,
+    pub(super) maps: Vec<MapShape>,
 }
 
 impl Row {
     /// Names of the variants; empty when the row has none.
-    pub(crate) fn variant_names(&self) -> Result<Vec<String>> {
+    pub(super) fn variant_names(&self) -> Result<Vec<String>> {
         if self.variants.len() == 1 && self.variants[0].is_empty() {
             return Ok(Vec::new());
         }
@@ -79,7 +78,7 @@ impl Row {
     }
 
     /// Arguments and variants in words: what pack and plugin must agree on.
-    pub(crate) fn contract(&self) -> Result<String> {
+    pub(super) fn contract(&self) -> Result<String> {
         let arguments: Vec<String> = self.arguments.iter().map(Argument::text).collect();
         let variants = self.variant_names()?;
         let variants =
@@ -88,12 +87,12 @@ impl Row {
     }
 
     /// A letter per argument, as the launcher compares it.
-    pub(crate) fn layout(&self) -> Result<String> {
+    pub(super) fn layout(&self) -> Result<String> {
         self.arguments.iter().map(|argument| argument.letter(&self.name)).collect()
     }
 
     /// Dims of a shape that this row is compiled for.
-    pub(crate) fn compiled_dims(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn compiled_dims(&self) -> impl Iterator<Item = &str> {
         let values =
             self.constexprs.values().chain(self.variants.iter().flat_map(|variant| variant.values()));
         values.filter_map(|value| value.as_str()?.strip_prefix('$'))
@@ -101,13 +100,13 @@ impl Row {
 }
 
 impl Argument {
-    pub(crate) fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let multiple = if self.multiple > 1 { format!(" @{}", self.multiple) } else { String::new() };
         let null = if self.nullable { " null" } else { "" };
         format!("{}: {}{multiple}{null}", self.name, self.kind)
     }
 
-    pub(crate) fn is_matrix(&self) -> bool {
+    pub(super) fn is_matrix(&self) -> bool {
         self.kind.starts_with("tensor<")
     }
 
@@ -140,7 +139,7 @@ fn variant_name(variant: &Map<String, Value>) -> String {
 }
 
 /// `add_norm` and `BLOCK_M_16` become `AddNorm` and `BlockM16`.
-pub(crate) fn camel(name: &str) -> String {
+pub(super) fn camel(name: &str) -> String {
     let part = |part: &str| {
         let (first, rest) = part.split_at(part.len().min(1));
         first.to_uppercase() + &rest.to_lowercase()
@@ -149,13 +148,13 @@ pub(crate) fn camel(name: &str) -> String {
 }
 
 /// Reads what the compile driver left.
-pub(crate) fn read(path: &std::path::Path) -> Result<Index> {
+pub(super) fn read(path: &std::path::Path) -> Result<Index> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} does not parse", path.display()))
 }
 
 /// Dims of every kernel, each once, in order.
-pub(crate) fn compiled_dims(rows: &[Row]) -> Vec<String> {
+pub(super) fn compiled_dims(rows: &[Row]) -> Vec<String> {
     let mut names: Vec<String> = rows.iter().flat_map(Row::compiled_dims).map(str::to_owned).collect();
     names.sort();
     names.dedup();
@@ -163,7 +162,7 @@ pub(crate) fn compiled_dims(rows: &[Row]) -> Vec<String> {
 }
 
 /// Shapes have all the dims that kernels ask for; the manifest's reader saw to it, and this holds it to that.
-pub(crate) fn check_dims(dims: &Dims, wanted: &[String], shape: &str) -> Result<()> {
+pub(super) fn check_dims(dims: &Dims, wanted: &[String], shape: &str) -> Result<()> {
     for name in wanted {
         ensure!(dims.contains_key(name), "shape {shape} has no {name}");
     }

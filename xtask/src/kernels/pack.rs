@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 /// Our own sources; the compilers leave nothing of their own in the code.
 const LICENCES: [&str; 1] = ["Apache-2.0"];
 /// Shared memory that a block may use on Hopper, in bytes.
-const SHARED_LIMIT: u32 = 227 * 1024;
+const SHARED_LIMIT: u64 = 227 * 1024;
 
 /// Checks every cubin, writes the pack, reads it back, and returns its path.
-pub(crate) fn write(root: &Path, index: &Index) -> Result<PathBuf> {
+pub(super) fn write(root: &Path, index: &Index) -> Result<PathBuf> {
     let target = &index.description.target;
     let (header, code) = gather(index)?;
     let file = m3_gpu::pack::write(&header, &code)?;
@@ -59,13 +59,14 @@ fn gather(index: &Index) -> Result<(Header, Vec<u8>)> {
 
 fn functions(index: &Index) -> Result<(Vec<Function>, Vec<u8>)> {
     let description = &index.description;
+    let assembler = description.toolchain.get("nvidia-cuda-nvcc").context("no nvidia-cuda-nvcc is pinned")?;
     let (mut functions, mut code, mut places) = (Vec::new(), Vec::new(), HashMap::new());
     for instance in &index.instances {
         let named = || format!("kernel {}, variant {}", instance.kernel, instance.variant);
         let bytes = std::fs::read(&instance.cubin)
             .with_context(|| format!("cannot read the cubin of {}", named()))?;
-        elf::check(&bytes, &description.target, &instance.symbol).with_context(named)?;
-        let shared = instance.shared + instance.static_shared;
+        let wanted = elf::Wanted { target: &description.target, assembler, symbol: &instance.symbol };
+        let shared = u64::from(instance.shared) + elf::check(&bytes, &wanted).with_context(named)?;
         ensure!(
             shared <= SHARED_LIMIT,
             "{} uses {shared} bytes of shared memory; {SHARED_LIMIT} fit",

@@ -12,7 +12,7 @@ const KEYWORDS: [&str; 12] =
     ["as", "box", "fn", "for", "in", "loop", "match", "mod", "move", "ref", "type", "where"];
 
 /// The whole file, formatted.
-pub(crate) fn generate(root: &Path, description: &Description) -> Result<String> {
+pub(super) fn generate(root: &Path, description: &Description) -> Result<String> {
     let mut text = head(description)?;
     for row in &description.rows {
         kernel(&mut text, row)?;
