@@ -9,6 +9,7 @@ ranks fills. Media rows are added by the rank with `first_id` 0 alone.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 
 @triton.jit
@@ -28,6 +29,7 @@ def embed(
 
     `media_index[t]` is the row of `media` bf16 [*, HIDDEN] that replaces token t, or -1.
     """
+    wait_for_inputs()
     BLOCK: tl.constexpr = triton.next_power_of_2(HIDDEN)
     token = tl.program_id(0)
     columns = tl.arange(0, BLOCK)

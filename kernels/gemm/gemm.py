@@ -7,6 +7,7 @@ wide tiles without a split: bound by the matrix units.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 from gemm.tile import split_range, sum_parts, tile_product
 
 
@@ -44,6 +45,7 @@ def gemm(
     the first launch and after every launch; both null otherwise. Choose splits by N and K alone: a row's result then does
     not depend on M.
     """
+    wait_for_inputs()
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     tile = tl.program_id(0)

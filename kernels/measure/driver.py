@@ -8,6 +8,24 @@ import torch
 
 cuda = ctypes.CDLL("libcuda.so.1")
 MAX_DYNAMIC_SHARED = 8
+PROGRAMMATIC_SERIALIZATION = 6
+
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an id and a union of 64 bytes."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15)]
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint),
+    ]
+
+
 C_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "fp32": ctypes.c_float}
 
 
@@ -21,6 +39,7 @@ class Kernel:
 
     def __init__(self, cubin, symbol, threads, shared, types, trailing):
         self.types, self.threads, self.shared, self.trailing = types, threads, shared, trailing
+        self.dependent = False  # May start before the launch ahead of it has ended.
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         check(cuda.cuModuleLoadData(ctypes.byref(module), cubin), f"loading {symbol}")
         check(cuda.cuModuleGetFunction(ctypes.byref(self.function), module, symbol.encode()), f"finding {symbol}")
@@ -37,9 +56,13 @@ class Kernel:
                 values.append(C_TYPES[kind](value))
         values += [ctypes.c_uint64(0)] * self.trailing
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values])
-        grid = (*grid, 1, 1)[:3]
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        status = cuda.cuLaunchKernel(self.function, *grid, self.threads, 1, 1, self.shared, stream, pointers, None)
+        grid = tuple(map(int, (*grid, 1, 1)[:3]))
+        attribute = Attribute(PROGRAMMATIC_SERIALIZATION, 0, 1)
+        config = Config(
+            grid, (self.threads, 1, 1), self.shared, torch.cuda.current_stream().cuda_stream, ctypes.pointer(attribute),
+            int(self.dependent),
+        )
+        status = cuda.cuLaunchKernelEx(ctypes.byref(config), self.function, pointers, None)
         check(status, f"launching on grid {grid}")
 
 

@@ -144,6 +144,36 @@ def jobs(item):
                 yield family, tokens, splits
 
 
+def measure(kernel, item, what, tokens, splits, moe, copies):
+    if item["family"] == "router_logits":
+        time_us, error = time_router(kernel, item, tokens, splits)
+    elif item["family"] == "gemm":
+        if what not in copies:
+            copies[what] = product_weights(what, item["FORMAT"])
+        used = copies[what] if tokens <= 256 else copies[what][:1]
+        time_us, error = time_product(kernel, item, tokens, what, splits, used)
+    else:
+        time_us, error = time_moe(kernel, item, moe, tokens, splits)
+    return {**item, "what": what, "tokens": tokens, "splits": splits, "us": round(time_us, 2), "error": error}
+
+
+def product_weights(what, form):
+    """Copies that do not fit into L2 together."""
+    N, K = PRODUCTS[what]
+    count = max(2, 200_000_000 // (N * K * (2 if form == 0 else 1)))
+    return [data.weights(N, K, form) for _ in range(min(count, 24))]
+
+
+def best_of(results):
+    """The fastest right one of every format, operation and number of tokens."""
+    best = {}
+    for item in results:
+        key = (item.get("FORMAT", 0), item["what"], item["tokens"])
+        if item["error"] <= TOLERANCE and (key not in best or item["us"] < best[key]["us"]):
+            best[key] = item
+    return [best[key] for key in sorted(best, key=str)]
+
+
 def main():
     folder, out, limit = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]) if sys.argv[3:] else 200.0
     index = [item for item in json.loads((folder / "index.json").read_text()) if "file" in item]
@@ -154,27 +184,21 @@ def main():
     for form in (0, 2):
         mine = [item for item in index if item.get("FORMAT", 0) == form]
         moe = Moe(form) if any(item["family"].startswith("moe") for item in mine) else None
-        copies = {}
+        copies, kernels = {}, {}
         for item in mine:
             kernel = Kernel(
                 (folder / item["file"]).read_bytes(), item["symbol"], 32 * item["num_warps"], item["shared"],
                 TYPES[item["family"]], 2,
             )
             for what, tokens, splits in jobs(item):
-                if time.time() - began > limit * (0.5 if form == 0 else 1):
-                    continue
-                if item["family"] == "router_logits":
-                    time_us, error = time_router(kernel, item, tokens, splits)
-                elif item["family"] == "gemm":
-                    if what not in copies:
-                        N, K = PRODUCTS[what]
-                        count = max(2, 200_000_000 // (N * K * (2 if form == 0 else 1)))
-                        copies[what] = [data.weights(N, K, form) for _ in range(min(count, 24))]
-                    used = copies[what] if tokens <= 256 else copies[what][:1]
-                    time_us, error = time_product(kernel, item, tokens, what, splits, used)
-                else:
-                    time_us, error = time_moe(kernel, item, moe, tokens, splits)
-                results.append({**item, "what": what, "tokens": tokens, "splits": splits, "us": round(time_us, 2), "error": error})
+                if time.time() - began < limit * (0.55 if form == 0 else 1):
+                    results.append(measure(kernel, item, what, tokens, splits, moe, copies))
+                    kernels[item["file"]] = kernel
+        for item in best_of(results):
+            if item.get("FORMAT", 0) == form and item["file"] in kernels:
+                kernels[item["file"]].dependent = True
+                again = measure(kernels[item["file"]], item, item["what"], item["tokens"], item["splits"], moe, copies)
+                item["us_dependent"] = again["us"]
         del moe, copies
         torch.cuda.empty_cache()
     out.write_text(json.dumps(results))
@@ -186,15 +210,12 @@ def report(results):
     bad = [item for item in results if not item["error"] <= TOLERANCE]
     for item in bad[:10]:
         print("WRONG", item)
-    best = {}
-    for item in results:
-        key = (item.get("FORMAT", 0), item["what"], item["tokens"])
-        if item["error"] <= TOLERANCE and (key not in best or item["us"] < best[key]["us"]):
-            best[key] = item
-    for key in sorted(best, key=str):
-        item = best[key]
+    for item in best_of(results):
         shape = [item.get(name, item.get("BLOCK_T")) for name in ("BLOCK_M", "wide", "BLOCK_K", "num_warps", "num_stages", "SWAP")]
-        print(f"format {key[0]} {key[1]:14} {key[2]:5} tokens: {item['us']:8.1f} us  tile {shape} splits {item['splits']}")
+        print(
+            f"format {item.get('FORMAT', 0)} {item['what']:14} {item['tokens']:5} tokens: {item['us']:8.1f} us"
+            f" ({item.get('us_dependent', 0):8.1f} dependent)  tile {shape} splits {item['splits']}"
+        )
 
 
 if __name__ == "__main__":

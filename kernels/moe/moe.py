@@ -12,6 +12,7 @@ float32; x, inner, y, pending bf16. Decode is bound by reading the chosen expert
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 from gemm.tile import split_range, sum_parts, tile_product
 from swiglu.swiglu import clamped_swiglu
 
@@ -65,6 +66,7 @@ def moe_up(
     With SPLIT: `partials` f32 [splits, max_tiles * BLOCK_M, 2I] and `counters` i32 [grid 0] as in gemm.
     A dense MLP: groups 1, TOP_K 1, offsets [0, T], rows 0 .. T.
     """
+    wait_for_inputs()
     tiles_i = tl.cdiv(I, BLOCK_I)
     tile = tl.program_id(0) // tiles_i
     first_i = tl.program_id(0) % tiles_i * BLOCK_I
@@ -130,6 +132,7 @@ def moe_down(
     SWAP: tl.constexpr,
 ):
     """Grid (ceil(N / BLOCK_N) * max_tiles,). `inner` bf16 [places, I]; `y` bf16 [row numbers, N]; N = hidden."""
+    wait_for_inputs()
     tiles_n = tl.cdiv(N, BLOCK_N)
     tile = tl.program_id(0) // tiles_n
     expert, place, end = _find_tile(offsets, tile, groups, BLOCK_M, BLOCK_E)
@@ -161,6 +164,7 @@ def moe_combine(
     Grid (T, ceil(N / BLOCK)). `ids` i32 and `weights` f32 [T, TOP_K]; a token with negative ids (padding) gets zeros. No
     atomics: the result does not depend on timing.
     """
+    wait_for_inputs()
     token = tl.program_id(0)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     alive = tl.load(ids + token * TOP_K) >= 0

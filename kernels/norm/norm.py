@@ -10,6 +10,7 @@ element with pending, 4 without.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 
 @triton.jit
@@ -25,6 +26,7 @@ def add_norm(
     residual, pending, weight, out, eps, HIDDEN: tl.constexpr, HAS_PENDING: tl.constexpr
 ):
     """Grid (rows,). `pending` may be null when HAS_PENDING is 0; `residual` is updated in place otherwise."""
+    wait_for_inputs()
     BLOCK: tl.constexpr = triton.next_power_of_2(HIDDEN)
     start = tl.program_id(0).to(tl.int64) * HIDDEN
     columns = tl.arange(0, BLOCK)
@@ -45,6 +47,7 @@ def gather_norm(residual, pending, weight, tokens, out, eps, HIDDEN: tl.constexp
 
     Leaves the residual as it is. A negative token (a padded entry) gives a row of zeros.
     """
+    wait_for_inputs()
     BLOCK: tl.constexpr = triton.next_power_of_2(HIDDEN)
     program = tl.program_id(0)
     token = tl.load(tokens + program)

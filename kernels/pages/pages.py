@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 
 @triton.jit
@@ -11,6 +12,7 @@ def scatter_i32(target, index, value, count, BLOCK: tl.constexpr):
     Page-table entries (index = row * max_pages + entry) and anything else that the host changes piece by piece.
     Grid (ceil(count / BLOCK),).
     """
+    wait_for_inputs()
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     valid = offsets < count
     index = tl.load(index + offsets, mask=valid, other=-1)

@@ -11,6 +11,7 @@ on the matrix units. Decode is bound by reading w (3 MB), prefill by the three p
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 from gemm.tile import split_range
 
 
@@ -30,6 +31,7 @@ def router_logits(
 
     x bf16 [T, K]; w f32 [E, K], E <= BLOCK_E; `partials` f32 [splits, T, E].
     """
+    wait_for_inputs()
     tokens = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     experts = tl.arange(0, BLOCK_E)
     begin, end = split_range(K, tl.program_id(1), tl.num_programs(1), BLOCK_K)
@@ -72,6 +74,7 @@ def router_choose(
     padding and get ids -1 and weights 0. Writes `scores` f32 [T, E] (null: not wanted), `ids` i32 [T, TOP_K] ascending
     and `weights` f32 [T, TOP_K] (sum 1, unscaled). NaN logits choose as if they were lowest and give NaN weights.
     """
+    wait_for_inputs()
     token = tl.program_id(0)
     experts = tl.arange(0, BLOCK_E)
     valid = experts < E
@@ -106,6 +109,7 @@ def group_rows(ids, offsets, rows, T, E, TOP_K: tl.constexpr, BLOCK: tl.constexp
     `offsets` i32 [E + 2]: expert e has `rows[offsets[e] .. offsets[e + 1]]`, e = E is the shared one. Pairs with a
     negative id (padding) are left out. Grid (E + 1,): every program counts for itself, no program waits for another.
     """
+    wait_for_inputs()
     expert = tl.program_id(0)
     lanes = tl.arange(0, BLOCK)
     pairs = T * TOP_K

@@ -8,6 +8,7 @@ The fused matrix holds all gate rows first, then all up rows. In float32, one ro
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 
 @triton.jit
@@ -22,6 +23,7 @@ def clamped_swiglu(gate, up, alpha, limit):
 @triton.jit
 def swiglu(gate_up, out, inner, alpha, limit, BLOCK: tl.constexpr):
     """`gate_up` bf16 [rows, 2 * inner] -> `out` bf16 [rows, inner]. Grid (rows, ceil(inner / BLOCK)). Bound: memory."""
+    wait_for_inputs()
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = columns < inner
