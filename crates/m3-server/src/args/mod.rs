@@ -16,11 +16,13 @@ pub use options::{BackendOptions, EngineOptions, HttpOptions, ModelOptions, Opti
 pub use parse::{Parsed, parse};
 pub use table::{Command, Effect, FLAGS, Flag, Kind};
 
+use crate::error::cut;
+
 /// Why a command line was refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ArgError {
     /// The first word is no subcommand.
-    #[error("\"{given}\" is no command of m3; try {nearest}")]
+    #[error("\"{}\" is no command of m3; try {nearest}", short(.given))]
     UnknownCommand {
         /// As typed.
         given: String,
@@ -28,7 +30,7 @@ pub enum ArgError {
         nearest: String,
     },
     /// No row of the table has this name.
-    #[error("unknown flag {given}; the nearest is {nearest}")]
+    #[error("unknown flag {}; the nearest is {nearest}", short(.given))]
     UnknownFlag {
         /// As typed.
         given: String,
@@ -44,7 +46,7 @@ pub enum ArgError {
         command: &'static str,
     },
     /// Known, and this build can do nothing with it.
-    #[error("{given} has no effect yet: {reason}")]
+    #[error("{} has no effect yet: {reason}", short(.given))]
     NoEffect {
         /// As typed, with its value.
         given: String,
@@ -58,7 +60,7 @@ pub enum ArgError {
         given: String,
     },
     /// A value that does not parse or is out of range.
-    #[error("{flag} is \"{value}\"; expected {expected}")]
+    #[error("{flag} is \"{}\"; expected {}", short(.value), cut(.expected, LONGEST_SENTENCE))]
     BadValue {
         /// Canonical name with dashes.
         flag: String,
@@ -68,11 +70,12 @@ pub enum ArgError {
         expected: String,
     },
     /// More words than the command takes.
-    #[error("\"{0}\" is one word too many; flags start with --")]
+    #[error("\"{}\" is one word too many; flags start with --", short(.0))]
     ExtraWord(String),
     /// A value behind a flag that is a switch.
     #[error(
-        "{flag} is a switch and takes no value: leave \"{value}\" out, or write {flag}=true or {flag}=false"
+        "{flag} is a switch and takes no value: leave \"{}\" out, or write {flag}=true or {flag}=false",
+        short(.value)
     )]
     SwitchValue {
         /// As typed.
@@ -81,7 +84,7 @@ pub enum ArgError {
         value: String,
     },
     /// Two flags that cannot both be meant.
-    #[error("{first} and {second} cannot both be given: {reason}")]
+    #[error("{} and {} cannot both be given: {reason}", short(.first), short(.second))]
     Conflict {
         /// One of them, with its value where that matters.
         first: String,
@@ -90,6 +93,15 @@ pub enum ArgError {
         /// Why not.
         reason: &'static str,
     },
+}
+
+/// Most characters of what was typed in one sentence.
+const LONGEST_VALUE: usize = 100;
+/// Most characters of what would be right; it may hold a parser's own words.
+const LONGEST_SENTENCE: usize = 300;
+
+fn short(typed: &str) -> String {
+    cut(typed, LONGEST_VALUE)
 }
 
 #[cfg(test)]

@@ -225,3 +225,23 @@ fn help_shows_every_flag_of_a_command() {
     assert!(text.contains("[refused]"));
     assert!(help(None).contains("m3 parse:"));
 }
+
+#[test]
+fn a_long_value_is_shortened_in_the_sentence() {
+    let long = "x".repeat(100_000);
+    for line in [
+        format!("serve --port {long}"),
+        format!("serve --dtype {long}"),
+        format!("serve --default-chat-template-kwargs {long}"),
+        format!("serve --default-chat-template-kwargs {{\"{long}\":1,}}"),
+        format!("serve --{long}"),
+        long.clone(),
+        format!("serve a {long}"),
+        format!("serve {long} --model b"),
+        format!("serve --skip-tokenizer-init={long}"),
+        format!("serve --api-key-file {long}"),
+    ] {
+        let sentence = sentence(&line);
+        assert!(sentence.chars().count() < 700 && sentence.contains('…'), "{sentence}");
+    }
+}
