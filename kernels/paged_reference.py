@@ -4,12 +4,43 @@ Pages are handed out shuffled; slots that no token owns hold NaN, as memory does
 in bfloat16, so a kernel differs from these answers only by its own rounding. No kernel is started here.
 """
 
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 
 from interpret import bf16, f32, round_bf16
 
 # Relative to the answers' root mean square: one rounding of P and one of the result.
 TOLERANCE = 8e-3
+
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN_TYPES = {"BF16": bf16, "F32": np.dtype(np.float32), "I32": np.dtype(np.int32), "I16": np.dtype(np.int16)}
+
+
+def golden_unit(name):
+    """(arrays, description) of a sparse-attention golden like `long128/msa_unit_b16_k4`, or None with a loud line."""
+    shared = Path(os.environ.get("M3_SHARED", ROOT.parent / "shared"))
+    for golden in (ROOT / "tests" / "data" / "golden" / "golden", shared / "data" / "golden" / "golden"):
+        path = golden / f"{name}.safetensors"
+        if path.is_file():
+            return _safetensors(path), json.loads(path.with_suffix(".json").read_text())
+    print(f"SKIPPED: no {name}.safetensors in the tree or under {shared}; set M3_SHARED to run this case")
+    return None
+
+
+def _safetensors(path):
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    arrays = {}
+    for name, entry in json.loads(content[8:start]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            flat = np.frombuffer(content[start + begin : start + end], dtype=GOLDEN_TYPES[entry["dtype"]])
+            arrays[name] = flat.reshape(entry["shape"])
+    return arrays
 
 
 class Sequences:
@@ -34,8 +65,14 @@ class Sequences:
             used += count
         self.write()
 
-    def slot(self, sequence, position):
-        return self.table[sequence, position // self.page].astype(np.int64) * self.page + position % self.page
+    @classmethod
+    def of_golden(cls, arrays, page):
+        """One sequence with a golden's keys and values."""
+        length, kv_heads, dim = arrays["k"].shape
+        pool = cls([length], kv_heads, dim, page, seed=99)
+        pool.k, pool.v, pool.index_k = [f32(arrays["k"])], [f32(arrays["v"])], [f32(arrays["index_k"])[:, 0]]
+        pool.write()
+        return pool
 
     def write(self):
         """Puts all lanes into the pages (again, after a test changed them)."""

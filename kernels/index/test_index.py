@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np  # noqa: E402
 
-from interpret import Tensor, bf16, launch, round_bf16  # noqa: E402
-from paged_reference import Sequences, block_scores, cases, choose, run_tests  # noqa: E402
+from interpret import Tensor, bf16, f32, launch, round_bf16  # noqa: E402
+from paged_reference import Sequences, block_scores, cases, choose, golden_unit, run_tests  # noqa: E402
 
 from index import index_score_decode, index_score_prefill, select_blocks  # noqa: E402, I001 (after interpret)
 
@@ -166,6 +166,25 @@ def test_choice_from_more_than_1024_blocks():
     expected = np.stack([[choose(s[: p // 16 + 1], 16) for s in row] for row, p in zip(scores, positions)])
     assert (selected(scores, positions, 16, 16, 8) == expected).all()
     assert (selected(scores, positions, 16, 16, 1, True) == expected).all()
+
+
+@cases(("long128/msa_unit_b16_k4",), ("long128/msa_unit_b128_k4",), ("real128/msa_unit_b128_k16",))
+def test_golden_blocks_exactly(name):
+    golden = golden_unit(name)
+    if golden is None:
+        return
+    arrays, facts = golden
+    page, topk = facts["block_size"], facts["topk"]
+    pool = Sequences.of_golden(arrays, page)
+    positions = arrays["positions"]
+    queries = f32(arrays["index_q"])
+    expected = arrays["blocks"].transpose(1, 0, 2)
+    scores = decode_scores(pool, np.zeros(len(positions), dtype=np.int32), positions, queries, topk, 0, 3)
+    assert (selected(scores, positions, page, topk, 1) == expected).all()
+    for token in range(0, len(positions), 5):
+        one = slice(token, token + 1)
+        scores = prefill_scores(pool, [(0, int(positions[token]), 1)], queries[one], topk, 0, 16, 32)
+        assert (selected(scores, positions[one], page, topk, 8, True) == expected[one]).all()
 
 
 if __name__ == "__main__":

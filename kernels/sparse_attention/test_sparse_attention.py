@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np  # noqa: E402
 
-from interpret import Tensor, bf16, launch, round_bf16  # noqa: E402
-from paged_reference import Sequences, assert_close, attend, cases, choose, run_tests  # noqa: E402
+from interpret import Tensor, bf16, f32, launch, round_bf16  # noqa: E402
+from paged_reference import Sequences, assert_close, attend, cases, choose, golden_unit, run_tests  # noqa: E402
 
 from sparse_attention import (  # noqa: E402, I001 (after interpret)
     merge_partials, sparse_attend_decode, sparse_attend_prefill, sparse_count, sparse_fill, sparse_offsets,
@@ -164,6 +164,23 @@ def test_chunks_give_what_the_whole_gives():
         first = prefill(pool, [(0, 0, cut)], queries[:cut], selected[:cut], 2, 16)
         second = prefill(pool, [(0, cut, 70 - cut)], queries[cut:], selected[cut:], 2, 16)
         assert (np.concatenate([first, second]) == whole).all()
+
+
+@cases(("long128/msa_unit_b16_k4",), ("long128/msa_unit_b128_k4",), ("real128/msa_unit_b128_k16",))
+def test_golden_outputs(name):
+    golden = golden_unit(name)
+    if golden is None:
+        return
+    arrays, facts = golden
+    pool = Sequences.of_golden(arrays, facts["block_size"])
+    positions = arrays["positions"]
+    selected = arrays["blocks"].transpose(1, 0, 2).astype(np.int32)
+    rows = np.zeros(len(positions), dtype=np.int32)
+    queries = f32(arrays["q"])
+    assert_close(decode(pool, rows, positions, queries, selected, 8), arrays["out"].astype(np.float64))
+    picked = slice(len(positions) - 1, len(positions))
+    actual = prefill(pool, [(0, int(positions[-1]), 1)], queries[picked], selected[picked], 1, queries.shape[1])
+    assert_close(actual, arrays["out"][picked].astype(np.float64))
 
 
 if __name__ == "__main__":
