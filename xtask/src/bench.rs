@@ -1,8 +1,9 @@
 //! `cargo xtask bench WHAT`: measures on this machine, prints, and records JSON under `bench/` with device, date and
 //! command. Never part of CI: machines are noisy.
 
-use crate::process::{cargo, works};
-use anyhow::{Context, Result, anyhow, bail};
+use crate::kernels;
+use crate::process::{cargo, cargo_with, target_folder, works};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use m3_core::text::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use std::time::Instant;
 const COLD_RUN: &str = "tokenizer-cold-run-";
 
 pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
+    if what == "sm90" {
+        return gpu(root, what);
+    }
     if cfg!(debug_assertions) {
         // Figures of a debug build mean nothing.
         return cargo(root, &["run", "--release", "--package", "xtask", "--", "bench", what]);
@@ -24,9 +28,28 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     let result = match what {
         "cpu" => cpu()?,
         "tokenizer" => tokenizer()?,
-        other => bail!("no benchmark is called `{other}`; there are cpu and tokenizer"),
+        other => bail!("no benchmark is called `{other}`; there are cpu, tokenizer and sm90"),
     };
     record(root, what, &result)
+}
+
+/// Builds one file that measures on any machine with the driver, and runs it when this is one.
+fn gpu(root: &Path, backend: &str) -> Result<()> {
+    let pack = kernels::build(root, backend, false)?;
+    let pack = pack.to_str().context("the pack's path is not UTF-8")?.to_owned();
+    let arguments = ["build", "--release", "--package", &format!("{backend}-bench")];
+    cargo_with(root, &arguments, &[("M3_KERNEL_PACK", pack)])?;
+    let program = target_folder(root).join("release").join(format!("m3-bench-{backend}"));
+    println!("{} measures on any machine with NVIDIA's driver, alone", program.display());
+    if !Path::new("/proc/driver/nvidia").exists() {
+        println!("This machine has none: copy the file to one that does.");
+        return Ok(());
+    }
+    std::fs::create_dir_all(root.join("bench"))?;
+    let record = root.join("bench").join(format!("{backend}.json"));
+    let status = Command::new(&program).arg("--out").arg(&record).current_dir(root).status()?;
+    ensure!(status.success(), "{} ended with {status}", program.display());
+    Ok(())
 }
 
 fn cpu() -> Result<Value> {
