@@ -33,12 +33,13 @@ pub struct Case {
     arrays: HashMap<String, Array>,
 }
 
-/// A golden file or folder: the committed copy, else the shared original (beside the workspace, or under `M3_SHARED`);
-/// `None` when neither is there.
+/// A golden file or folder: the committed copy (where this was built, else under the current folder: the binary may have
+/// been carried to a machine with a device), else the shared original (beside the workspace, or under `M3_SHARED`);
+/// `None` when none is there.
 pub fn find(relative: &str) -> Option<PathBuf> {
     let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let shared = std::env::var_os("M3_SHARED").map_or_else(|| tests.join("../../shared"), PathBuf::from);
-    [tests.join("data/golden"), shared.join("data/golden")]
+    [tests.join("data/golden"), PathBuf::from("tests/data/golden"), shared.join("data/golden")]
         .into_iter()
         .map(|folder| folder.join(relative))
         .find(|path| path.exists())

@@ -21,21 +21,30 @@ pub struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub lines: Vec<Line>,
+    /// Only checks whose name holds one of these run; empty = all.
+    pub only: Vec<String>,
 }
 
 impl Report {
-    pub fn record(&mut self, check: &str, outcome: anyhow::Result<()>) {
-        let verdict = match outcome {
+    /// Runs a check and says at once how it went, so that nothing is lost when a later one kills the process.
+    pub fn record(&mut self, check: &str, work: impl FnOnce() -> anyhow::Result<()>) {
+        if !self.only.is_empty() && !self.only.iter().any(|part| check.contains(part)) {
+            return;
+        }
+        let started = std::time::Instant::now();
+        let verdict = match work() {
             Ok(()) => Verdict::Pass,
             Err(error) => Verdict::Fail(format!("{error:#}")),
         };
-        self.lines.push(Line { check: check.to_owned(), verdict });
+        let line = Line { check: check.to_owned(), verdict };
+        println!("{line} ({:.1} s)", started.elapsed().as_secs_f64());
+        self.lines.push(line);
     }
 
     /// Runs a check that needs a golden case, or says loudly that the case is not there.
     pub fn check(&mut self, check: &str, case: (&str, &str), work: impl FnOnce() -> anyhow::Result<()>) {
         if crate::golden::is_there(case.0, case.1) {
-            self.record(check, work());
+            self.record(check, work);
         } else {
             println!("SKIPPED {check}: golden {}/{} is not there", case.0, case.1);
             self.skip(check, "the golden data is not there");
@@ -63,14 +72,20 @@ impl Report {
     }
 }
 
+impl fmt::Display for Line {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.verdict {
+            Verdict::Pass => write!(formatter, "pass  {}", self.check),
+            Verdict::Skip(reason) => write!(formatter, "skip  {}: {reason}", self.check),
+            Verdict::Fail(reason) => write!(formatter, "FAIL  {}: {reason}", self.check),
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.lines {
-            match &line.verdict {
-                Verdict::Pass => writeln!(formatter, "pass  {}", line.check)?,
-                Verdict::Skip(reason) => writeln!(formatter, "skip  {}: {reason}", line.check)?,
-                Verdict::Fail(reason) => writeln!(formatter, "FAIL  {}: {reason}", line.check)?,
-            }
+            writeln!(formatter, "{line}")?;
         }
         write!(formatter, "{} passed, {} failed", self.num_passed(), self.num_failed())
     }

@@ -57,6 +57,7 @@ impl World {
             page_memory_bytes: 1 << 30,
             num_threads: 0,
             collective_timeout_ms: 60_000,
+            solo: None,
         };
         let loaded = load_model(driver, checkpoint, &options, &|_| {}).context("loading")?;
         let num_pages = loaded.num_pages.min(setup.num_pages) as u32;

@@ -6,12 +6,12 @@ use m3_abi::Driver;
 use m3_abi::load::Plugin;
 use std::path::{Path, PathBuf};
 
-pub(crate) fn run(root: &Path, backend: &str) -> Result<()> {
+pub(crate) fn run(root: &Path, backend: &str, only: &[String]) -> Result<()> {
     if backend == "reference" {
-        return judge(&m3_model::reference::ReferenceDriver::default());
+        return judge(&m3_model::reference::ReferenceDriver::default(), only);
     }
     let path = file(root, backend)?;
-    judge(&Plugin::open(&path).with_context(|| format!("loading {}", path.display()))?)
+    judge(&Plugin::open(&path).with_context(|| format!("loading {}", path.display()))?, only)
 }
 
 /// A path as it is; a name is built first, so that the file is never older than its source.
@@ -27,9 +27,9 @@ fn file(root: &Path, backend: &str) -> Result<PathBuf> {
     }
 }
 
-fn judge(driver: &dyn Driver) -> Result<()> {
+fn judge(driver: &dyn Driver, only: &[String]) -> Result<()> {
     println!("backend {} {}", driver.name(), driver.version());
-    let report = m3_tests::conformance(driver, &mut |check| println!("...   {check}"))?;
+    let report = m3_tests::conformance(driver, only, &mut |check| println!("...   {check}"))?;
     println!("\n{report}");
     ensure!(report.num_failed() == 0, "{} checks failed", report.num_failed());
     ensure!(report.num_passed() > 0, "no check ran");

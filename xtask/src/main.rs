@@ -53,6 +53,9 @@ enum Task {
         /// A plugin file, or a name such as `cpu`.
         #[arg(long)]
         backend: String,
+        /// Only checks whose name holds this text; may be given several times.
+        #[arg(long)]
+        only: Vec<String>,
     },
     /// Build one backend as a plugin beside the `m3` binary.
     Build {
@@ -113,7 +116,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test { no_python } => test::run(&root, !no_python),
         Task::Tidy => tidy::run(&root),
         Task::Abi { bless } => abi::run(&root, bless),
-        Task::Conformance { backend } => conformance::run(&root, &backend),
+        Task::Conformance { backend, only } => conformance::run(&root, &backend, &only),
         Task::Build { backend, bless, stubs: true, .. } => {
             kernels::stubs(&root, build::with_kernels(&backend)?, bless)
         }

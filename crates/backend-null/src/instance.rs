@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use m3_abi::types::{OPEN_TAPS, PageCopy, Ready, WarmShape};
+use m3_abi::types::{OPEN_SOLO, OPEN_TAPS, PageCopy, Ready, WarmShape};
 use m3_abi::{Backend, Error, Media, OpenRequest, Output, Result, Step, TensorView, Ticket};
 
 use crate::distribution::{START, chain};
@@ -65,7 +65,7 @@ fn check_request(request: &OpenRequest) -> Result<()> {
     if dp != 0 || node != 0 {
         return unsupported(format!("dp {dp} and node {node} are asked for; only 0 is built"));
     }
-    if tp > 1 && request.comm_id.is_empty() {
+    if tp > 1 && request.comm_id.is_empty() && request.flags & OPEN_SOLO == 0 {
         return unsupported(format!("{tp} ranks need a comm id"));
     }
     if request.flags & OPEN_TAPS != 0 {

@@ -1,18 +1,30 @@
 //! The backend for NVIDIA Hopper (H100, H200).
 //!
-//! It has no kernels yet: the plugin builds and loads anywhere, and `probe` says what is missing.
+//! [`driver`] says whether it can serve here, `backend` takes the calls of the plugin line in their order, `serving` puts
+//! steps into the stream, `ops` is the model as launches of the generated stubs in [`kernels`]. Kernels themselves
+//! are under `kernels/`; no scheduling, no text and no HTTP here.
 
+mod backend;
+mod dims;
+pub mod driver;
 pub mod kernels;
+mod ops;
+mod pages;
+mod penalties;
+mod serving;
+mod step;
+mod taps;
+mod upkeep;
+mod weights;
 
+use driver::Sm90Driver;
 use m3_abi::LinkedBackend;
-use m3_gpu::absent::Absent;
-use m3_gpu::driver::Vendor;
 
 /// The driver, with the name `sm90`.
-pub const DRIVER: Absent = Absent { name: "sm90", version: env!("CARGO_PKG_VERSION"), vendor: Vendor::Cuda };
+pub const DRIVER: Sm90Driver = Sm90Driver { pack: PACK };
 
 /// For programs that link this backend in.
 pub const LINKED: LinkedBackend = m3_abi::linked_backend!("sm90", DRIVER);
 
 /// The kernel pack that `cargo xtask build --backend sm90` made; empty in a plain `cargo build`.
-pub static PACK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.pack"));
+pub const PACK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.pack"));

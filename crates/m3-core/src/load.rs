@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use m3_abi::types::{DTYPE_BF16, OPEN_TAPS, PROBE_KEEP_MAPPED, Ready, WarmShape};
+use m3_abi::types::{DTYPE_BF16, OPEN_SOLO, OPEN_TAPS, PROBE_KEEP_MAPPED, Ready, WarmShape};
 use m3_abi::{Backend, Driver, OpenRequest, ProbeReport, ProbeRequest};
 use m3_model::checkpoint::Checkpoint;
 use m3_model::config::ModelConfig;
@@ -39,6 +39,9 @@ pub struct LoadOptions {
     pub taps: bool,
     /// A collective older than this is aborted; 0 = the backend's default.
     pub collective_timeout_ms: u64,
+    /// Only this rank of the world is opened and collectives are skipped: what it says is meaningless, how fast it says
+    /// it is not (benchmarks only).
+    pub solo: Option<u32>,
 }
 
 impl Default for LoadOptions {
@@ -56,7 +59,15 @@ impl Default for LoadOptions {
             max_logprobs: 20,
             taps: false,
             collective_timeout_ms: 0,
+            solo: None,
         }
+    }
+}
+
+impl LoadOptions {
+    /// Ranks opened here, in order.
+    fn ranks(&self) -> Vec<u32> {
+        self.solo.map_or_else(|| (0..self.tp).collect(), |rank| vec![rank])
     }
 }
 
@@ -157,7 +168,7 @@ fn load(
     let probe = probe(driver, source, options)?;
     progress(Progress::Opening);
     let mut ranks = open(driver, source, options, &probe)?;
-    load_tensors(&mut ranks, source, &plan, progress)?;
+    load_tensors(&mut ranks, &options.ranks(), source, (&plan, progress))?;
     progress(Progress::Repacking);
     let ready = on_ranks(&mut ranks, "get ready", |_, backend| backend.ready())?;
     let num_pages = agree_on_pages(&ready)?;
@@ -188,6 +199,9 @@ fn check_options(source: &Source, options: &LoadOptions) -> Result<(), LoadError
     ];
     if let Some(&(name, value)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(LoadError::Zero { name, value });
+    }
+    if let Some(rank) = options.solo.filter(|&rank| rank >= options.tp) {
+        return Err(ModelError::Rank { rank: rank as usize, tp: options.tp as usize }.into());
     }
     let limit = source.config().text.max_position_embeddings;
     if options.max_context as usize > limit {
@@ -221,8 +235,10 @@ fn open(
     probe: &ProbeReport,
 ) -> Result<Vec<Box<dyn Backend>>, LoadError> {
     let refused = |reason| LoadError::Driver { backend: driver.name().to_owned(), reason };
-    let comm_id = if options.tp > 1 { driver.comm_id().map_err(refused)? } else { Vec::new() };
+    let has_peers = options.tp > 1 && options.solo.is_none();
+    let comm_id = if has_peers { driver.comm_id().map_err(refused)? } else { Vec::new() };
     let mut flags = 0;
+    flags |= if options.solo.is_some() { OPEN_SOLO } else { 0 };
     flags |= if options.taps { OPEN_TAPS } else { 0 };
     let request = OpenRequest {
         flags,
@@ -243,10 +259,11 @@ fn open(
         ..OpenRequest::default()
     };
     let num_devices = probe.num_devices.max(1);
-    let mut ranks: Vec<u32> = (0..options.tp).collect();
+    let mut ranks = options.ranks();
     let keeps_mapped = probe.flags & PROBE_KEEP_MAPPED != 0;
-    on_ranks(&mut ranks, "open", |_, &mut rank| {
-        let backend = driver.open(&OpenRequest { rank, device: rank % num_devices, ..request.clone() })?;
+    on_ranks(&mut ranks, "open", |index, &mut rank| {
+        let device = index as u32 % num_devices;
+        let backend = driver.open(&OpenRequest { rank, device, ..request.clone() })?;
         Ok(match source {
             Source::Files(checkpoint) if keeps_mapped => Box::new(Mapped::new(backend, checkpoint.clone())),
             _ => backend,
@@ -256,16 +273,17 @@ fn open(
 
 fn load_tensors(
     ranks: &mut [Box<dyn Backend>],
+    numbers: &[u32],
     source: &Source,
-    plan: &ShardPlan,
-    progress: &(dyn Fn(Progress) + Sync),
+    (plan, progress): (&ShardPlan, &(dyn Fn(Progress) + Sync)),
 ) -> Result<(), LoadError> {
-    let total_bytes = (0..ranks.len()).map(|rank| plan.rank_bytes(rank, source.specs())).sum();
+    let total_bytes = numbers.iter().map(|&rank| plan.rank_bytes(rank as usize, source.specs())).sum();
     let done = AtomicU64::new(0);
     // Every tensor would be too often: a large model has tens of thousands.
     let permille = |bytes: u64| bytes.saturating_mul(1000) / u64::max(total_bytes, 1);
     progress(Progress::Loading { done_bytes: 0, total_bytes });
-    let outcomes = in_parallel(ranks, |rank, backend| {
+    let outcomes = in_parallel(ranks, |index, backend| {
+        let rank = numbers[index] as usize;
         source.for_each_cut(plan, rank, |cut| {
             let refused = |reason: m3_abi::Error| {
                 rank_error(rank, &format!("load tensor {}", cut.name), &reason.to_string())
@@ -279,8 +297,8 @@ fn load_tensors(
             Ok(())
         })
     });
-    for (rank, outcome) in outcomes.into_iter().enumerate() {
-        outcome.unwrap_or_else(|panic| Err(rank_error(rank, "load its tensors", &panic)))?;
+    for (&rank, outcome) in numbers.iter().zip(outcomes) {
+        outcome.unwrap_or_else(|panic| Err(rank_error(rank as usize, "load its tensors", &panic)))?;
     }
     Ok(())
 }

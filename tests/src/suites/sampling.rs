@@ -14,7 +14,7 @@ use m3_model::sampling::{RowSampling, SamplingSettings, Scratch, choose, log_sum
 pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &mut dyn FnMut(&str)) {
     let name = label(setup, "sampling as specified text");
     progress(&name);
-    report.record(&name, sampling(driver, setup));
+    report.record(&name, || sampling(driver, setup));
 }
 
 /// Temperature, top k, top p, min p.

@@ -134,6 +134,20 @@ fn options(tp: u32) -> LoadOptions {
 }
 
 #[test]
+fn a_rank_alone_is_opened_as_itself_without_a_communicator() {
+    let (checkpoint, driver) = (nano(), Watched::new(Mischief::default()));
+    let alone = LoadOptions { solo: Some(1), ..options(2) };
+    let loaded = load_model(&driver, &checkpoint, &alone, &|_| {}).unwrap();
+    assert_eq!(loaded.ranks.len(), 1);
+    let block = checkpoint.config().text.sparse.block_size;
+    assert_eq!(driver.calls(1)[0], format!("open device 0 page {block} comm 0"));
+    assert!(driver.calls(0).is_empty(), "{:?}", driver.calls(0));
+    let missing = LoadOptions { solo: Some(2), ..options(2) };
+    let error = load_model(&driver, &checkpoint, &missing, &|_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "rank 2 does not exist: tp is 2");
+}
+
+#[test]
 fn every_rank_is_opened_loaded_reserved_and_warmed_in_order() {
     let checkpoint = nano();
     let driver = Watched::new(Mischief::default());
