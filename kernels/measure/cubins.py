@@ -90,7 +90,13 @@ def load(folder):
     """{label: Kernel} of everything that `prepare.py` left in `folder`."""
     folder = Path(folder)
     index = json.loads((folder / "index.json").read_text())
-    return {label: Kernel(folder / f"{label}.cubin", facts) for label, facts in index.items()}
+    kernels = {}
+    for label, facts in index.items():
+        try:
+            kernels[label] = Kernel(folder / f"{label}.cubin", facts)
+        except RuntimeError as failure:
+            print(f"{label} does not load: {failure}", flush=True)
+    return kernels
 
 
 def time_us(work, inner=1, repeats=15):
