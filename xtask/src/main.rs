@@ -67,8 +67,11 @@ enum Task {
         #[arg(long)]
         bless: bool,
         /// Only the launch stubs, from the manifest: compiles no kernel and no plugin.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "pack")]
         stubs: bool,
+        /// Only the kernel pack and the launch stubs: builds no plugin.
+        #[arg(long)]
+        pack: bool,
     },
     /// Run the kernels' own tests in Triton's interpreter, in the pinned environment.
     Kernels,
@@ -119,6 +122,9 @@ fn run(task: Task) -> Result<()> {
         Task::Conformance { backend, only } => conformance::run(&root, &backend, &only),
         Task::Build { backend, bless, stubs: true, .. } => {
             kernels::stubs(&root, build::with_kernels(&backend)?, bless)
+        }
+        Task::Build { backend, bless, pack: true, .. } => {
+            kernels::build(&root, build::with_kernels(&backend)?, bless).map(|_| ())
         }
         Task::Build { backend, release, bless, .. } => build::run(&root, &backend, release, bless),
         Task::Kernels => kernels::test(&root),

@@ -1,5 +1,6 @@
 //! What a cubin says about itself, read from the bytes that will be shipped: machine, architecture, assembler, symbol.
 //!
+//! Parameters are read as well: they are what a launch must match byte for byte, whatever the source was.
 //! The architecture-specific form (`sm_90a`) and the assembler's version stand nowhere in the ELF flags, only in the
 //! note that the assembler leaves with its own command line.
 
@@ -19,6 +20,15 @@ const TOOL_NOTE: &str = ".note.nv.tkinfo";
 /// What the assembler books in every block that uses shared memory, beside the kernel's own.
 const RESERVED_SHARED: u64 = 1024;
 
+/// Format and attributes of `.nv.info` sections, as cuobjdump names them: EIFMT_SVAL, EIATTR_KPARAM_INFO,
+/// EIATTR_MAX_THREADS, EIATTR_REQNTID.
+const SIZED: u8 = 4;
+const PARAMETER: u8 = 0x17;
+const MOST_THREADS: u8 = 0x05;
+const EXACT_THREADS: u8 = 0x10;
+/// A parameter's size is in the upper bits of its last word.
+const PARAMETER_SIZE_SHIFT: u32 = 18;
+
 /// What a cubin must be.
 pub(super) struct Wanted<'a> {
     /// As `--backend` takes it.
@@ -26,6 +36,10 @@ pub(super) struct Wanted<'a> {
     /// Version of the pinned assembler, e.g. `13.0.88`.
     pub(super) assembler: &'a str,
     pub(super) symbol: &'a str,
+    /// Threads of a block that it will be launched with.
+    pub(super) threads: u32,
+    /// Bytes of each parameter, in order.
+    pub(super) parameters: &'a [u32],
 }
 
 /// Holds a cubin against what it must be; returns the static shared memory of a block, in bytes.
@@ -45,6 +59,11 @@ pub(super) fn check(bytes: &[u8], wanted: &Wanted<'_>) -> Result<u64> {
     let sections = header.sections(endian, bytes)?;
     assembled(&sections, bytes, number, wanted.assembler)?;
     has_function(&sections, bytes, wanted.symbol)?;
+    let information = format!(".nv.info.{}", wanted.symbol);
+    let (_, information) = sections
+        .section_by_name(endian, information.as_bytes())
+        .with_context(|| format!("no section {information}"))?;
+    launchable(information.data(endian, bytes)?, wanted)?;
     let shared =
         sections.section_by_name(object::LittleEndian, format!(".nv.shared.{}", wanted.symbol).as_bytes());
     let booked = shared.map_or(0, |(_, section)| section.sh_size(object::LittleEndian));
@@ -80,6 +99,51 @@ fn has_function(sections: &SectionTable<'_, Elf>, bytes: &[u8], symbol: &str) ->
         sections.section_by_name(endian, code.as_bytes()).with_context(|| format!("no section {code}"))?;
     ensure!(section.sh_size(endian) > 0, "section {code} is empty");
     Ok(())
+}
+
+/// Compares parameters and threads with the kernel's own attributes.
+fn launchable(information: &[u8], wanted: &Wanted<'_>) -> Result<()> {
+    let mut sizes = std::collections::BTreeMap::new();
+    for (attribute, value) in attributes(information)? {
+        match (attribute, value) {
+            (PARAMETER, [_, _, _, _, low, high, _, _, rest @ ..]) if rest.len() == 4 => {
+                let packed = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
+                sizes.insert(u16::from_le_bytes([*low, *high]), packed >> PARAMETER_SIZE_SHIFT);
+            }
+            (MOST_THREADS | EXACT_THREADS, [a, b, c, d, ..]) => {
+                let threads = u32::from_le_bytes([*a, *b, *c, *d]);
+                let fits = if attribute == EXACT_THREADS {
+                    wanted.threads == threads
+                } else {
+                    wanted.threads <= threads
+                };
+                ensure!(fits, "is launched with {} threads, was compiled for {threads}", wanted.threads);
+            }
+            _ => {}
+        }
+    }
+    let found: Vec<u32> = sizes.into_values().collect();
+    ensure!(
+        found == wanted.parameters,
+        "its parameters have {found:?} bytes; the row's arguments make {:?}",
+        wanted.parameters
+    );
+    Ok(())
+}
+
+/// Attributes with a sized value: one byte of format, one of attribute, two of size or value, then the value.
+fn attributes(mut rest: &[u8]) -> Result<Vec<(u8, &[u8])>> {
+    let mut found = Vec::new();
+    while let [format, attribute, low, high, behind @ ..] = rest {
+        rest = behind;
+        if *format == SIZED {
+            let size = usize::from(u16::from_le_bytes([*low, *high]));
+            let (value, behind) = rest.split_at_checked(size).context("kernel attributes end in a value")?;
+            found.push((*attribute, value));
+            rest = behind;
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -65,14 +65,21 @@ fn functions(index: &Index) -> Result<(Vec<Function>, Vec<u8>)> {
         let named = || format!("kernel {}, variant {}", instance.kernel, instance.variant);
         let bytes = std::fs::read(&instance.cubin)
             .with_context(|| format!("cannot read the cubin of {}", named()))?;
-        let wanted = elf::Wanted { target: &description.target, assembler, symbol: &instance.symbol };
+        let kernel = description.rows.iter().position(|row| row.name == instance.kernel);
+        let kernel = kernel.with_context(|| format!("{} has no row", named()))?;
+        let wanted = elf::Wanted {
+            target: &description.target,
+            assembler,
+            symbol: &instance.symbol,
+            threads: instance.threads,
+            parameters: &parameters(&description.rows[kernel].layout()?, instance.trailing_pointers),
+        };
         let shared = u64::from(instance.shared) + elf::check(&bytes, &wanted).with_context(named)?;
         ensure!(
             shared <= SHARED_LIMIT,
             "{} uses {shared} bytes of shared memory; {SHARED_LIMIT} fit",
             named()
         );
-        let kernel = description.rows.iter().position(|row| row.name == instance.kernel);
         let shape = |name: &String| {
             let found = description.shapes.iter().position(|shape| shape.name == *name);
             found.map(|index| index as u32).with_context(|| format!("{} names shape {name}", named()))
@@ -83,7 +90,7 @@ fn functions(index: &Index) -> Result<(Vec<Function>, Vec<u8>)> {
             offset
         });
         functions.push(Function {
-            kernel: kernel.with_context(|| format!("{} has no row", named()))? as u32,
+            kernel: kernel as u32,
             variant: instance.variant,
             shapes: instance.shapes.iter().map(shape).collect::<Result<_>>()?,
             offset,
@@ -97,4 +104,14 @@ fn functions(index: &Index) -> Result<(Vec<Function>, Vec<u8>)> {
         });
     }
     Ok((functions, code))
+}
+
+/// Bytes of each parameter that a launch of this layout fills.
+fn parameters(layout: &str, trailing_pointers: u32) -> Vec<u32> {
+    let sizes = |letter| match letter {
+        'm' => vec![128, 4, 4, 8, 8],
+        'i' | 'u' | 'f' => vec![4],
+        _ => vec![8],
+    };
+    layout.chars().flat_map(sizes).chain((0..trailing_pointers).map(|_| 8)).collect()
 }
