@@ -9,14 +9,14 @@ use m3_abi::types::{
 use m3_abi::{Backend, Driver, Error, OpenRequest, ProbeReport, ProbeRequest, Result};
 use m3_gpu::cuda;
 use m3_gpu::device::{Device, DeviceInfo};
-use m3_gpu::kernels::check;
+use m3_gpu::kernels::{check, check_toolchain};
 use m3_gpu::pack::Pack;
 use m3_model::config::ModelConfig;
 use m3_model::shard::ShardPlan;
 
 use crate::backend::Sm90Backend;
 use crate::dims::Dims;
-use crate::kernels::{CONTRACTS, MoeUpBf16Variant, RouterChoose, SelectBlocks, TARGET};
+use crate::kernels::{CONTRACTS, MoeUpBf16Variant, RouterChoose, SelectBlocks, TARGET, TOOLCHAIN};
 
 /// Any GPU goes before the CPU.
 const SCORE: u32 = 100;
@@ -34,6 +34,7 @@ impl Sm90Driver {
     /// The kernels that were built in.
     fn pack(&self) -> Result<Pack<'static>> {
         let pack = Pack::read(self.pack, TARGET).map_err(unsupported)?;
+        check_toolchain(&pack, TOOLCHAIN, TARGET).map_err(unsupported)?;
         check(&pack, CONTRACTS, TARGET).map_err(unsupported)?;
         Ok(pack)
     }

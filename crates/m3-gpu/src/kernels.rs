@@ -49,6 +49,20 @@ pub fn check(pack: &Pack<'_>, contracts: &[Contract], target: &str) -> Result<()
     Ok(())
 }
 
+/// Compares the tools that made a pack with those that a plugin's stubs were generated for.
+pub fn check_toolchain(pack: &Pack<'_>, wanted: &[(&str, &str)], target: &str) -> Result<(), PackError> {
+    let found = &pack.header.toolchain;
+    let differing = wanted.iter().find(|(tool, version)| found.get(*tool).is_none_or(|made| made != version));
+    match differing {
+        None => Ok(()),
+        Some((tool, version)) => {
+            let made = found.get(*tool).map_or("none", String::as_str);
+            let sentence = format!("it was made with {tool} {made}, the plugin wants {version}");
+            Err(PackError::Foreign(sentence, target.to_owned()))
+        }
+    }
+}
+
 /// Modules of one pack on one device, each loaded once.
 pub struct Loader<'a> {
     launcher: &'a dyn Launcher,

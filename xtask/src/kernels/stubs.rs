@@ -239,3 +239,6 @@ fn format(root: &Path, text: &str) -> Result<String> {
     ensure!(output.status.success(), "rustfmt refuses the generated stubs");
     Ok(String::from_utf8(output.stdout)?)
 }
+
+#[cfg(test)]
+mod tests;

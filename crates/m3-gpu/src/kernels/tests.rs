@@ -193,3 +193,18 @@ fn pack_of_another_manifest_is_refused() {
     let said = check(&pack, &[unknown], "sm90").unwrap_err().to_string();
     assert!(said.contains("it has no kernel other"), "{said}");
 }
+
+#[test]
+fn pack_of_another_toolchain_is_named() {
+    let file = file("pif", &[]);
+    let mut pack = Pack::read(&file, "sm90").unwrap();
+    pack.header.toolchain.insert("triton".to_owned(), "3.8.0".to_owned());
+    check_toolchain(&pack, &[("triton", "3.8.0")], "sm90").unwrap();
+    for (wanted, part) in [
+        (("triton", "3.9.0"), "made with triton 3.8.0, the plugin wants 3.9.0"),
+        (("nvcc", "13"), "made with nvcc none, the plugin wants 13"),
+    ] {
+        let said = check_toolchain(&pack, &[wanted], "sm90").unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+    }
+}
