@@ -29,6 +29,7 @@ use crate::pages::Pages;
 use crate::serving::Serving;
 use crate::step::pack::Packed;
 use crate::taps::Recorder;
+use crate::timing::OperationTime;
 use crate::weights::Weights;
 use crate::weights::load::{Loading, Synthesise};
 use crate::weights::place::WeightPlan;
@@ -49,7 +50,7 @@ enum Stage {
 }
 
 /// A rank on one GPU.
-pub(crate) struct Sm90Backend {
+pub struct Sm90Backend {
     request: OpenRequest,
     plan: Plan,
     dims: Dims,
@@ -106,6 +107,12 @@ impl Sm90Backend {
         let kernels = Kernels::load(&device, pack, shape).map_err(GpuError::from)?;
         let stage = Stage::Loading(Box::new(Loading::new(&device, weights)?));
         Ok(Sm90Backend { request: request.clone(), plan, dims, layout, device, kernels, stage })
+    }
+
+    /// How long each operation of the last step takes alone (benchmarks): what is in flight is waited for, and rows
+    /// must be bound anew before the next step.
+    pub fn time_operations(&mut self, repeats: usize) -> Result<Vec<OperationTime>> {
+        self.serving("time_operations")?.time_operations(repeats)
     }
 
     fn out_of_order<T>(&self, call: &str) -> Result<T> {

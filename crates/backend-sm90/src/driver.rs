@@ -194,11 +194,18 @@ impl Driver for Sm90Driver {
     }
 
     fn open(&self, request: &OpenRequest) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(self.open_rank(request)?))
+    }
+}
+
+impl Sm90Driver {
+    /// [`Driver::open`] with what only benchmarks ask for.
+    pub fn open_rank(&self, request: &OpenRequest) -> Result<Sm90Backend> {
         let (pack, (_, device)) = both(self.pack(), hopper(request.device))?;
         let plan = Plan::new(&request.config, request.tp, request.ep)?;
         check_request(request, &plan)?;
         let shape = pack.covers(&plan.dims(request.rank as usize)?.named()).map_err(unsupported)?;
-        Ok(Box::new(Sm90Backend::open(request, plan, device, (&pack, shape))?))
+        Sm90Backend::open(request, plan, device, (&pack, shape))
     }
 }
 

@@ -4,7 +4,7 @@
 //! steps into the stream, `ops` is the model as launches of the generated stubs in [`kernels`]. Kernels themselves
 //! are under `kernels/`; no scheduling, no text and no HTTP here.
 
-mod backend;
+pub mod backend;
 mod dims;
 pub mod driver;
 pub mod kernels;
@@ -14,6 +14,7 @@ mod penalties;
 mod serving;
 mod step;
 mod taps;
+pub mod timing;
 mod upkeep;
 mod weights;
 

@@ -123,6 +123,11 @@ impl Rank {
         if self.run.counts.logits == 0 {
             return Ok(());
         }
+        self.finish()
+    }
+
+    /// Behind the layers: final norm, head, choice.
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.final_norm()?;
         self.sample_positions()
     }

@@ -178,11 +178,22 @@ impl Serving {
         let layout = StepLayout::new(self.counts(bucket, 0, bucket));
         self.packed.fill(&Batch::default(), self.rank.dims.block);
         self.packed.pad_tokens(bucket, self.rank.work.sizes.rows);
-        self.rank.run = Run { short_pages: self.rank.work.sizes.max_pages, ..self.run(&layout) };
+        self.rank.run = self.captured_run(&layout);
         let (stream, rank) = (self.rank.stream.clone(), &mut self.rank);
         self.graphs.capture(bucket, &stream, || rank.enqueue(&Batch::default()))?;
         self.layouts.insert(bucket, layout);
         Ok(())
+    }
+
+    /// Of a decode step whose graph serves every context.
+    fn captured_run(&self, layout: &StepLayout) -> Run {
+        Run { short_pages: self.rank.work.sizes.max_pages, ..self.run(layout) }
+    }
+
+    /// What the launches of the last submitted step depended on, replayed or not.
+    pub(crate) fn last_run(&self) -> Run {
+        let bucket = self.layouts.get(&self.packed.num_tokens()).filter(|_| self.packed.chunks.count() == 0);
+        bucket.map_or(self.rank.run, |layout| self.captured_run(layout))
     }
 
     fn run(&self, layout: &StepLayout) -> Run {

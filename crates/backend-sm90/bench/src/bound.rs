@@ -123,7 +123,8 @@ pub(crate) fn parts(
     for layer in &text.layers {
         let is_sparse = layer.attention == AttentionKind::Sparse;
         let index_width = if is_sparse { index + index_dim } else { 0.0 };
-        counter.linear("projections in", rows, hidden, query + 2.0 * kv + index_width);
+        let name = if is_sparse { "projections in, sparse" } else { "projections in, dense" };
+        counter.linear(name, rows, hidden, query + 2.0 * kv + index_width);
         let attention = ceilings.attention_flops_per_s;
         if is_sparse {
             let scores = load.pairs(ALL);

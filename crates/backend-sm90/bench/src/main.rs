@@ -13,12 +13,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use backend_sm90::DRIVER;
+use backend_sm90::backend::Sm90Backend;
 use clap::Parser;
 use m3_abi::Driver;
 
 use bound::{Ceilings, Load};
 use model::{Model, Shape, Weights};
-use report::{DecodeReport, ModelReport, PrefillReport, Report};
+use report::{DecodeReport, ModelReport, OperationReport, PrefillReport, Report};
 use session::{Limits, Session};
 
 /// Batch and cached tokens of the decode steps.
@@ -26,6 +27,9 @@ const DECODES: [(usize, usize); 6] =
     [(1, 2048), (8, 2048), (64, 2048), (256, 2048), (64, 32_768), (8, 131_072)];
 /// New and cached tokens of the prefills.
 const PREFILLS: [(usize, usize); 3] = [(8192, 0), (32_768, 0), (8192, 122_880)];
+
+/// Replays of an operation; the median counts.
+const OPERATION_REPEATS: usize = 7;
 
 #[derive(Debug, Parser)]
 #[command(name = "m3-bench-sm90", version, about = "Measures the Hopper backend on this machine")]
@@ -51,6 +55,9 @@ struct Arguments {
     /// Memory for pages in GiB; 0 takes what fits.
     #[arg(long, default_value_t = 0)]
     page_gib: u64,
+    /// Steps only, not their operations.
+    #[arg(long)]
+    no_operations: bool,
     /// Where the record goes.
     #[arg(long, default_value = "sm90.json")]
     out: PathBuf,
@@ -99,7 +106,7 @@ fn describe(device: u32) -> Result<Report> {
 fn measure(model: &Model, weights: Weights, arguments: &Arguments) -> Result<ModelReport> {
     let limits =
         Limits { device: arguments.device, page_memory_bytes: arguments.page_gib << 30, ..Limits::default() };
-    let mut session = Session::open(&DRIVER, model, &limits)?;
+    let mut session = Session::open(|request| DRIVER.open_rank(request), model, &limits)?;
     let mut report = ModelReport {
         name: model.name.clone(),
         weight_bytes: session.ready.weight_bytes,
@@ -125,8 +132,9 @@ fn measure(model: &Model, weights: Weights, arguments: &Arguments) -> Result<Mod
             Ok(times) => {
                 let sharing = session.sharing(batch, context, steps);
                 let parts = parts(&Load::decode(batch, context + steps / 2));
-                let found = DecodeReport::new((batch, context), &times, &parts, sharing);
+                let mut found = DecodeReport::new((batch, context), &times, &parts, sharing);
                 println!("{}", found.line());
+                found.operations = operations(&mut session, arguments, &parts)?;
                 report.decode.push(found);
             }
             Err(error) => fail(&mut report, format!("decode {batch} x {context}: {error:#}")),
@@ -139,8 +147,11 @@ fn measure(model: &Model, weights: Weights, arguments: &Arguments) -> Result<Mod
         match times {
             Ok(times) => {
                 let bound = prefill_bound(&parts, tokens, cached, limits.chunk);
-                let found = PrefillReport::new((tokens, cached), &times[1..], bound);
+                let mut found = PrefillReport::new((tokens, cached), &times[1..], bound);
                 println!("{}", found.line());
+                let last = (tokens - 1) % limits.chunk + 1;
+                let parts = parts(&Load::prefill(last, cached + tokens - last));
+                found.operations = operations(&mut session, arguments, &parts)?;
                 report.prefill.push(found);
             }
             Err(error) => fail(&mut report, format!("prefill {tokens} on {cached}: {error:#}")),
@@ -151,6 +162,21 @@ fn measure(model: &Model, weights: Weights, arguments: &Arguments) -> Result<Mod
         println!("{} rows held NaN: these times mean nothing", report.faults);
     }
     Ok(report)
+}
+
+/// The last step's operations, each alone.
+fn operations(
+    session: &mut Session<Sm90Backend>,
+    arguments: &Arguments,
+    parts: &[bound::Part],
+) -> Result<Vec<OperationReport>> {
+    if arguments.no_operations {
+        return Ok(Vec::new());
+    }
+    let times = session.time_operations(OPERATION_REPEATS)?;
+    let found: Vec<_> = times.iter().map(|time| OperationReport::new(time, parts)).collect();
+    found.iter().for_each(|operation| println!("{}", operation.line()));
+    Ok(found)
 }
 
 fn prefill_bound(

@@ -1,5 +1,6 @@
 //! What a run found, as lines for people and JSON for the record.
 
+use backend_sm90::timing::OperationTime;
 use serde::Serialize;
 
 use crate::bound::{Ceilings, Part, total_us};
@@ -46,6 +47,20 @@ pub(crate) struct DecodeReport {
     pub(crate) share_of_bound: f64,
     /// How often a page of the contexts is used; 1 = never twice.
     pub(crate) page_sharing: f64,
+    pub(crate) operations: Vec<OperationReport>,
+}
+
+/// One operation of a step, timed alone, and what bounds it.
+#[derive(Debug, Serialize)]
+pub(crate) struct OperationReport {
+    pub(crate) name: &'static str,
+    pub(crate) calls: usize,
+    /// Of one call, as are the next three.
+    pub(crate) us: f64,
+    pub(crate) flops: f64,
+    pub(crate) bytes: f64,
+    pub(crate) bound_us: f64,
+    pub(crate) share_of_bound: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,6 +73,56 @@ pub(crate) struct PrefillReport {
     pub(crate) bound_us: f64,
     pub(crate) share_of_bound: f64,
     pub(crate) tokens_per_s: f64,
+    /// Of the last chunk.
+    pub(crate) operations: Vec<OperationReport>,
+}
+
+/// The parts of [`crate::bound`] that an operation of the backend does, of those of its kind of layer.
+fn does(operation: &str) -> &'static [&'static str] {
+    match operation {
+        "select_blocks" => &["index scores"],
+        "attend, dense" => &["dense attention"],
+        "attend, sparse" => &["sparse attention"],
+        "attention_out" => &["projection out"],
+        "attention_in, dense" => &["projections in, dense"],
+        "attention_in, sparse" => &["projections in, sparse"],
+        "dense_ffn" => &["dense mlp"],
+        "moe_ffn" => &["router", "experts", "shared expert"],
+        "head and sample" => &["head"],
+        _ => &[],
+    }
+}
+
+impl OperationReport {
+    pub(crate) fn new(time: &OperationTime, parts: &[Part]) -> Self {
+        let done = parts.iter().filter(|part| does(time.name).contains(&part.name));
+        let calls = time.calls as f64;
+        let sum = |of: fn(&Part) -> f64| done.clone().map(of).sum::<f64>() / calls;
+        let bound_us = sum(|part| part.us);
+        OperationReport {
+            name: time.name,
+            calls: time.calls,
+            us: time.us,
+            flops: sum(|part| part.flops),
+            bytes: sum(|part| part.bytes),
+            bound_us,
+            share_of_bound: bound_us / time.us,
+        }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "    {:<21} {:>3} x {:>9.2} us = {:>8.3} ms  bound {:>9.2} us = {:>4.0} %  {:>7.1} MB  {:>8.2} GFLOP",
+            self.name,
+            self.calls,
+            self.us,
+            self.us * self.calls as f64 / 1e3,
+            self.bound_us,
+            self.share_of_bound * 100.0,
+            self.bytes / 1e6,
+            self.flops / 1e9,
+        )
+    }
 }
 
 /// Order statistics.
@@ -105,6 +170,7 @@ impl DecodeReport {
             bound_us: bound,
             share_of_bound: bound / device.median,
             page_sharing: sharing,
+            operations: Vec::new(),
         }
     }
 
@@ -136,6 +202,7 @@ impl PrefillReport {
             bound_us: bound,
             share_of_bound: bound / device.median,
             tokens_per_s: tokens as f64 / wall.median * 1e6,
+            operations: Vec::new(),
         }
     }
 
@@ -162,6 +229,15 @@ mod tests {
         let spread = Spread::of((1..=100).rev().map(f64::from));
         assert_eq!(spread, Spread { min: 1.0, median: 51.0, p99: 100.0 });
         assert!(Spread::of(std::iter::empty()).median.is_nan());
+    }
+
+    #[test]
+    fn an_operation_is_held_against_the_parts_that_it_does() {
+        let part = |name, us| Part { name, flops: 2.0 * us, bytes: 3.0 * us, us };
+        let parts =
+            [part("router", 2.0), part("experts", 30.0), part("shared expert", 8.0), part("head", 99.0)];
+        let report = OperationReport::new(&OperationTime { name: "moe_ffn", calls: 4, us: 20.0 }, &parts);
+        assert_eq!((report.bound_us, report.flops, report.share_of_bound), (10.0, 20.0, 0.5));
     }
 
     #[test]

@@ -6,10 +6,12 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use backend_sm90::backend::Sm90Backend;
+use backend_sm90::timing::OperationTime;
 use m3_abi::types::{
     DTYPE_BF16, NONE, OPEN_SOLO, PageAppend, PageCopy, Ready, RowBind, SEQ_CHAINED, Seq, WarmShape,
 };
-use m3_abi::{Backend, Driver, OpenRequest, Output, Step};
+use m3_abi::{Backend, OpenRequest, Output, Step};
 use m3_model::names::expected_tensors;
 use m3_model::shard::ShardPlan;
 
@@ -50,8 +52,19 @@ pub(crate) struct StepTime {
     pub(crate) device: f64,
 }
 
-pub(crate) struct Session {
-    backend: Box<dyn Backend>,
+/// An opened rank.
+pub(crate) trait Opened {
+    fn backend(&mut self) -> &mut dyn Backend;
+}
+
+impl Opened for Sm90Backend {
+    fn backend(&mut self) -> &mut dyn Backend {
+        self
+    }
+}
+
+pub(crate) struct Session<B> {
+    opened: B,
     pub(crate) ready: Ready,
     pub(crate) load_s: f64,
     pub(crate) warm_s: f64,
@@ -63,11 +76,22 @@ pub(crate) struct Session {
     pub(crate) faults: usize,
 }
 
-impl Session {
+impl Session<Sm90Backend> {
+    /// How long each operation of the last step takes alone.
+    pub(crate) fn time_operations(&mut self, repeats: usize) -> Result<Vec<OperationTime>> {
+        Ok(self.opened.time_operations(repeats)?)
+    }
+}
+
+impl<B: Opened> Session<B> {
     /// Opens, fills and warms up.
-    pub(crate) fn open(driver: &dyn Driver, model: &Model, limits: &Limits) -> Result<Self> {
+    pub(crate) fn open(
+        driver: impl FnOnce(&OpenRequest) -> m3_abi::Result<B>,
+        model: &Model,
+        limits: &Limits,
+    ) -> Result<Self> {
         let page_tokens = model.config.text.sparse.block_size;
-        let mut backend = driver.open(&OpenRequest {
+        let mut opened = driver(&OpenRequest {
             flags: if model.tp > 1 { OPEN_SOLO } else { 0 },
             tp: model.tp,
             ep: 1,
@@ -82,8 +106,9 @@ impl Session {
             config: model.json.clone(),
             ..OpenRequest::default()
         })?;
+        let backend = opened.backend();
         let begun = Instant::now();
-        load(&mut *backend, model)?;
+        load(backend, model)?;
         let ready = backend.ready()?;
         let load_s = begun.elapsed().as_secs_f64();
         backend.reserve(ready.max_pages)?;
@@ -91,7 +116,7 @@ impl Session {
         backend.warm(&warm_shapes(limits))?;
         let warm_s = begun.elapsed().as_secs_f64();
         let mut session = Session {
-            backend,
+            opened,
             ready,
             load_s,
             warm_s,
@@ -126,13 +151,13 @@ impl Session {
                 if number == 0 {
                     (step.binds, step.pages, step.page_ids) = (&binds, &tables.appends, &tables.ids);
                 }
-                Some(self.backend.submit(&step)?)
+                Some(self.opened.backend().submit(&step)?)
             } else {
                 None
             };
             if let Some(ticket) = std::mem::replace(&mut previous, next) {
                 let mut output = Output::with_capacity(batch, 0);
-                self.backend.wait(ticket, &mut output)?;
+                self.opened.backend().wait(ticket, &mut output)?;
                 let now = Instant::now();
                 times.push(StepTime {
                     wall: (now - ends).as_secs_f64() * 1e6,
@@ -173,8 +198,8 @@ impl Session {
     fn run(&mut self, step: &Step<'_>) -> Result<StepTime> {
         let mut output = Output::with_capacity(step.seqs.len(), 0);
         let begun = Instant::now();
-        let ticket = self.backend.submit(step)?;
-        self.backend.wait(ticket, &mut output)?;
+        let ticket = self.opened.backend().submit(step)?;
+        self.opened.backend().wait(ticket, &mut output)?;
         self.faults += output.faults.iter().filter(|fault| **fault != 0).count();
         Ok(StepTime { wall: begun.elapsed().as_secs_f64() * 1e6, device: output.device_time_us as f64 })
     }
@@ -206,7 +231,7 @@ impl Session {
             })
             .collect();
         for some in copies.chunks(256) {
-            self.backend.copy_pages(some).context("filling the pages")?;
+            self.opened.backend().copy_pages(some).context("filling the pages")?;
         }
         Ok(())
     }

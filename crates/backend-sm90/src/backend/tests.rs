@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use m3_abi::types::{DTYPE_BF16, NONE, PageAppend, RowBind, SEQ_CHAINED, Seq};
 use m3_gpu::fake::{FakeDevice, Fault, Progress};
 use m3_gpu::pack::{self, Function, Header, Kernel, MapShape};
+use m3_model::config::AttentionKind;
 use m3_model::names::expected_tensors;
 
 use super::*;
@@ -304,6 +305,35 @@ fn a_lost_device_ends_the_instance_with_one_sentence() {
     assert!(matches!(fault, Error::Fatal(_)), "{fault}");
     assert_eq!(backend.submit(&Step::default()).unwrap_err(), fault);
     assert_eq!(backend.done().unwrap_err(), fault);
+}
+
+#[test]
+fn operations_are_timed_as_the_last_step_ran_them_and_serving_goes_on() {
+    let fake = device(Progress::Lazy);
+    let mut backend = serving(&fake);
+    let ticket = prefill(&mut backend, 2);
+    tokens(&mut backend, ticket);
+    let layers = backend.plan.config.text.layers.clone();
+    let sparse = layers.iter().filter(|layer| layer.attention == AttentionKind::Sparse).count();
+    let calls = |times: &[OperationTime], name: &str| {
+        times.iter().find(|time| time.name == name).map_or(0, |time| time.calls)
+    };
+    let chunk = backend.time_operations(3).unwrap();
+    assert_eq!(calls(&chunk, "select_blocks"), sparse);
+    assert_eq!(calls(&chunk, "attend, sparse"), sparse);
+    assert_eq!(calls(&chunk, "attention_out"), layers.len());
+    assert_eq!(calls(&chunk, "head and sample"), 1);
+    assert!(chunk.iter().all(|time| time.us > 0.0), "{chunk:?}");
+    let ticket = decode(&mut backend, &[0, 1], 3, 1).unwrap();
+    assert_eq!(tokens(&mut backend, ticket)[..2], [1, 101]);
+    let before = fake.launches().len();
+    backend.time_operations(1).unwrap();
+    let launches = fake.launches();
+    let grids = launches[before..].iter().filter(|launch| launch.symbol == "embed");
+    assert!(grids.clone().all(|launch| launch.geometry.grid[0] == 2), "the bucket of two rows");
+    assert!(grids.count() > 2);
+    let ticket = decode(&mut backend, &[0, 1], 4, 2).unwrap();
+    assert_eq!(tokens(&mut backend, ticket)[..2], [2, 102]);
 }
 
 #[test]

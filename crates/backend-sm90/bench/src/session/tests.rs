@@ -1,6 +1,7 @@
 //! The timed steps, run on the CPU backend with a small model: the protocol is the same.
 
 use backend_cpu::CpuDriver;
+use m3_abi::Driver;
 use m3_abi::types::DTYPE_F32;
 use serde_json::json;
 
@@ -34,7 +35,13 @@ fn small() -> Model {
     Model::from_json("small".to_owned(), &config, 1).unwrap()
 }
 
-fn session() -> Session {
+impl Opened for Box<dyn Backend> {
+    fn backend(&mut self) -> &mut dyn Backend {
+        &mut **self
+    }
+}
+
+fn session() -> Session<Box<dyn Backend>> {
     let limits = Limits {
         max_rows: 8,
         chunk: 64,
@@ -43,7 +50,7 @@ fn session() -> Session {
         dtype: DTYPE_F32,
         ..Limits::default()
     };
-    Session::open(&CpuDriver::detect(), &small(), &limits).unwrap()
+    Session::open(|request| CpuDriver::detect().open(request), &small(), &limits).unwrap()
 }
 
 #[test]
