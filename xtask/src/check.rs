@@ -13,7 +13,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     crate::nano::run(root, true)?;
     crate::goldens::run(root)?;
     crate::abi::run(root, false)?;
-    done("format, tidy, models and header");
+    for target in crate::kernels::TARGETS {
+        crate::kernels::stubs(root, target, false)?;
+    }
+    done("format, tidy, models, header and launch stubs");
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     done("lints");
     licences(root)?;

@@ -16,6 +16,7 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     // Plugins are loaded by path in tests, so they must be there before the first one runs.
     cargo(root, &["build", "--workspace"])?;
     if with_python {
+        crate::kernels::gate(root)?;
         openai_client(root)?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;

@@ -2,6 +2,8 @@
 //!
 //! `kernels/compile.py` compiles inside a pinned environment; here its results are checked again from the bytes
 //! themselves and turned into `kernels.pack` and `kernels.rs`. Nothing of this runs on a server.
+//!
+//! CI compiles everything too ([`gate`]): a kernel that does not assemble, fit or hold its promise fails there.
 
 mod compile;
 mod elf;
@@ -34,6 +36,14 @@ pub(crate) fn build(root: &Path, target: &str, bless: bool) -> Result<PathBuf> {
 pub(crate) fn stubs(root: &Path, target: &str, bless: bool) -> Result<()> {
     let description = compile::describe(root, &environment::any_python()?, target)?;
     hold_stubs(root, target, &description, bless)
+}
+
+/// What CI holds: every kernel of every target compiles and keeps its promises, and their own tests pass.
+pub(crate) fn gate(root: &Path) -> Result<()> {
+    for target in TARGETS {
+        build(root, target, false)?;
+    }
+    test(root)
 }
 
 /// Runs every `test_*.py` under `kernels/` in the pinned environment.
