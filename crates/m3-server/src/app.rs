@@ -9,9 +9,12 @@ use tokio::sync::Notify;
 
 use crate::args::HttpOptions;
 use crate::error::ApiError;
+use crate::info::ServerInfo;
 use crate::metrics::ServerMetrics;
 use crate::model::ServedModel;
 use crate::phase::PhaseCell;
+use crate::responses::Store;
+use crate::running::Running;
 
 /// One server.
 pub struct App {
@@ -20,6 +23,10 @@ pub struct App {
     pub model_name: String,
     pub phase: PhaseCell,
     pub metrics: ServerMetrics,
+    /// Earlier responses of `/v1/responses`.
+    pub responses: Store,
+    /// Requests by the names that callers know.
+    pub running: Running,
     serving: OnceLock<Serving>,
     draining: AtomicBool,
     active: Arc<Active>,
@@ -30,6 +37,7 @@ pub struct App {
 pub struct Serving {
     pub model: ServedModel,
     pub engine: EngineHandle,
+    pub info: ServerInfo,
 }
 
 #[derive(Default)]
@@ -64,7 +72,10 @@ pub enum State {
 impl App {
     /// A server without a model yet; `model_name` is what it will go by.
     pub fn new(http: HttpOptions, model_name: String) -> Arc<Self> {
+        let responses = Store::new(http.max_responses, http.max_response_bytes);
         Arc::new(App {
+            responses,
+            running: Running::default(),
             http,
             model_name,
             phase: PhaseCell::default(),

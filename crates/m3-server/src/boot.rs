@@ -16,6 +16,7 @@ use m3_core::model::config::Quantization;
 use crate::app::Serving;
 use crate::args::{EngineOptions, ModelOptions, Options};
 use crate::backends;
+use crate::info::ServerInfo;
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
 
@@ -47,8 +48,10 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
     );
     let model = served_model(&dir, &checkpoint, text, options, max_context);
     let config = engine_config(&checkpoint, &model, &loaded, options);
+    let held = held_quantization(&checkpoint);
+    let info = ServerInfo::new(driver, options, &config, checkpoint.config_json(), held);
     let engine = EngineHandle::start(config, loaded.ranks)?;
-    Ok(Serving { model, engine })
+    Ok(Serving { model, engine, info })
 }
 
 /// The folder that was named, or the bundled model's.
@@ -98,10 +101,7 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
     if let Some(asked) = options.engine.context {
         ensure!(asked <= longest, "--context-length is {asked}; the model was made for {longest} tokens");
     }
-    let held = match config.quantization {
-        Quantization::None => "none",
-        Quantization::Mxfp8 => "mxfp8",
-    };
+    let held = held_quantization(checkpoint);
     if let Some(asked) = &options.model.quantization {
         ensure!(asked == held, "--quantization is {asked}; the checkpoint holds {held}");
     }
@@ -114,6 +114,13 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
         tracing::warn!("{count} tensors of the checkpoint are not used, {first} among them");
     }
     Ok(())
+}
+
+fn held_quantization(checkpoint: &Checkpoint) -> &'static str {
+    match checkpoint.config().quantization {
+        Quantization::None => "none",
+        Quantization::Mxfp8 => "mxfp8",
+    }
 }
 
 /// Token ids that the embedding and the logits have no row for would only fail inside a request, if at all.

@@ -170,6 +170,8 @@ impl From<Refusal> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
+        // Some routes have another shape for errors; it is put on where the route is known.
+        response.extensions_mut().insert(self.clone());
         if let Some(seconds) = self.retry_after_secs {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -3,6 +3,7 @@
 //! The only crate that knows JSON wire types, and the only one with async code. It names no backend but the built-in
 //! CPU one; everything about devices is behind `m3-abi`, everything about scheduling in `m3-core`.
 
+pub mod anthropic;
 pub mod app;
 pub mod args;
 pub mod backends;
@@ -12,12 +13,17 @@ pub mod conversation;
 pub mod error;
 pub mod extract;
 pub mod generate;
+pub mod info;
 pub mod metrics;
 pub mod model;
+pub mod native;
 pub mod openai;
 pub mod phase;
 pub mod progress;
+pub mod rename;
+pub mod responses;
 pub mod routes;
+pub mod running;
 pub mod serve;
 pub mod shape;
 pub mod stream;

@@ -4,28 +4,46 @@
 //! A client that does not read stops the body from being polled; then the engine's channel fills and the engine
 //! aborts. Silence, also before the first token, is broken by comments that proxies count as traffic.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+mod coalesce;
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
+use futures_util::{FutureExt, Stream};
 use serde::Serialize;
+use tokio::time::Sleep;
 
 use crate::error::ApiError;
-use crate::generate::{self, Session};
-use crate::shape::Shape;
+use crate::generate::{self, ChoiceEvent, Session};
+use crate::shape::{Named, Shape};
+use coalesce::Coalescer;
+pub use coalesce::Pacing;
+
+/// How a stream is paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    pub pacing: Pacing,
+    /// Silence after which a comment is sent; zero sends none.
+    pub heartbeat: Duration,
+}
 
 /// Waits for everything and answers with one body.
-pub async fn whole<S: Shape>(mut session: Session, mut shape: S) -> Result<Response, ApiError> {
+pub async fn whole<S: Shape>(session: Session, shape: S) -> Result<Response, ApiError> {
+    Ok(Json(fold(session, shape).await?).into_response())
+}
+
+/// Waits for everything.
+pub async fn fold<S: Shape>(mut session: Session, mut shape: S) -> Result<S::Whole, ApiError> {
     while let Some((index, event)) = session.next().await {
         for chunk in shape.event(index, event)? {
             shape.fold(chunk);
         }
     }
-    Ok(Json(shape.whole()).into_response())
+    Ok(shape.whole())
 }
 
 /// Waits for all `best_of` answers to each prompt and answers with the `n` likeliest.
@@ -45,10 +63,14 @@ pub async fn best<S: Shape>(
     Ok(Json(shape.whole()).into_response())
 }
 
-/// Answers with events. Zero `heartbeat` sends no comments.
-pub fn events<S: Shape>(session: Session, shape: S, heartbeat: Duration) -> Response {
-    let state = EventStream { session: Some(session), shape, heartbeat, queue: VecDeque::new() };
-    let mut response = Response::new(Body::from_stream(state.into_stream()));
+/// Answers with events.
+pub fn events<S: Shape>(session: Session, shape: S, options: StreamOptions) -> Response {
+    response(Body::from_stream(frames(session, shape, options).map_ok()))
+}
+
+/// A response of server-sent events.
+pub fn response(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -57,61 +79,142 @@ pub fn events<S: Shape>(session: Session, shape: S, heartbeat: Duration) -> Resp
     response
 }
 
+/// The events of a session as bytes; each item is one or more whole events, or a comment.
+pub fn frames<S: Shape>(session: Session, shape: S, options: StreamOptions) -> Frames<S> {
+    Frames(EventStream {
+        session: Some(session),
+        shape,
+        coalescer: Coalescer::new(options.pacing),
+        heartbeat: options.heartbeat,
+        opened: false,
+        last_sent: Instant::now(),
+        timer: None,
+    })
+}
+
+/// See [`frames`].
+pub struct Frames<S>(EventStream<S>);
+
+impl<S: Shape> Frames<S> {
+    /// The next frame; `None` after the last event.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        self.0.next().await
+    }
+
+    fn map_ok(self) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
+        futures_util::stream::unfold(self, |mut frames| async move {
+            let bytes = frames.next().await?;
+            Some((Ok(bytes), frames))
+        })
+    }
+}
+
 struct EventStream<S> {
     /// Gone after the last event.
     session: Option<Session>,
     shape: S,
+    coalescer: Coalescer,
     heartbeat: Duration,
-    queue: VecDeque<Bytes>,
+    opened: bool,
+    last_sent: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What a wait ended with.
+enum Woken {
+    Event(Option<(usize, ChoiceEvent)>),
+    Time,
 }
 
 impl<S: Shape> EventStream<S> {
-    fn into_stream(self) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
-        futures_util::stream::unfold(self, |mut state| async move {
-            let bytes = state.next().await?;
-            Some((Ok(bytes), state))
-        })
-    }
-
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            if let Some(bytes) = self.queue.pop_front() {
-                return Some(bytes);
-            }
-            let session = self.session.as_mut()?;
-            let event = if self.heartbeat.is_zero() {
-                session.next().await
-            } else {
-                match tokio::time::timeout(self.heartbeat, session.next()).await {
-                    Ok(event) => event,
-                    Err(_) => return Some(Bytes::from_static(b": heartbeat\n\n")),
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.opened, true) {
+            let first = self.shape.open();
+            first.iter().for_each(|chunk| encode(chunk, &mut out));
+        }
+        while out.is_empty() {
+            self.session.as_ref()?;
+            match self.wait().await {
+                Woken::Event(event) => self.take(event),
+                Woken::Time => {
+                    let now = Instant::now();
+                    self.coalescer.tick(now);
+                    if !self.heartbeat.is_zero() && now >= self.last_sent + self.heartbeat {
+                        out.extend_from_slice(self.shape.heartbeat());
+                    }
                 }
-            };
-            match event {
-                Some((index, event)) => match self.shape.event(index, event) {
-                    Ok(chunks) => self.queue.extend(chunks.iter().map(encode)),
-                    Err(error) => self.end(Some(&error)),
-                },
-                None => self.end(None),
             }
+            self.write(&mut out);
+        }
+        self.last_sent = Instant::now();
+        Some(out.into())
+    }
+
+    /// Waits for the session or the next thing that time brings.
+    async fn wait(&mut self) -> Woken {
+        let Some(session) = self.session.as_mut() else { return Woken::Event(None) };
+        // What is there already needs no timer.
+        if let Some(event) = session.next().now_or_never() {
+            return Woken::Event(event);
+        }
+        let beat = (!self.heartbeat.is_zero()).then(|| self.last_sent + self.heartbeat);
+        let due = self.coalescer.due();
+        let Some(wake) = beat.into_iter().chain(due).min() else { return Woken::Event(session.next().await) };
+        let timer = armed(&mut self.timer, wake.into());
+        tokio::select! {
+            biased;
+            event = session.next() => Woken::Event(event),
+            () = timer => Woken::Time,
         }
     }
 
-    /// The last events; nothing ever follows `[DONE]`. An error takes every other answer of the request with it.
-    fn end(&mut self, error: Option<&ApiError>) {
-        self.session = None;
-        match error {
-            Some(error) => self.queue.push_back(encode(&error.body())),
-            None => self.queue.extend(self.shape.usage_chunk().iter().map(encode)),
+    fn take(&mut self, event: Option<(usize, ChoiceEvent)>) {
+        let now = Instant::now();
+        match event {
+            Some((index, event)) => self.coalescer.push(index, event, now),
+            None => self.session = None,
         }
-        self.queue.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) {
+        for (index, event) in self.coalescer.take_ready() {
+            match self.shape.event(index, event) {
+                Ok(chunks) => chunks.iter().for_each(|chunk| encode(chunk, out)),
+                // It takes every other answer of the request with it, and nothing follows.
+                Err(error) => {
+                    self.session = None;
+                    self.shape.broken(&error).iter().for_each(|chunk| encode(chunk, out));
+                    out.extend_from_slice(S::LAST);
+                    return;
+                }
+            }
+        }
+        if self.session.is_none() {
+            self.shape.close().iter().for_each(|chunk| encode(chunk, out));
+            out.extend_from_slice(S::LAST);
+        }
     }
 }
 
+/// A timer that fires at `wake` or before: one that is armed for an earlier time is left alone, since moving it costs
+/// more than waking once too often.
+fn armed(timer: &mut Option<Pin<Box<Sleep>>>, wake: tokio::time::Instant) -> Pin<&mut Sleep> {
+    let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wake)));
+    if timer.deadline() > wake || timer.is_elapsed() {
+        timer.as_mut().reset(wake);
+    }
+    timer.as_mut()
+}
+
 /// One event. JSON text has no line breaks, so one `data` line is enough.
-fn encode<T: Serialize>(value: &T) -> Bytes {
-    let mut bytes = b"data: ".to_vec();
-    serde_json::to_writer(&mut bytes, value).expect("wire types have string keys and finite numbers only");
-    bytes.extend_from_slice(b"\n\n");
-    bytes.into()
+pub fn encode<T: Serialize + Named>(value: &T, out: &mut Vec<u8>) {
+    if let Some(name) = value.name() {
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'\n');
+    }
+    out.extend_from_slice(b"data: ");
+    serde_json::to_writer(&mut *out, value).expect("wire types have string keys and finite numbers only");
+    out.extend_from_slice(b"\n\n");
 }

@@ -12,6 +12,7 @@ use super::numbers::{parse_bytes, parse_count};
 use super::{ArgError, Parsed};
 use crate::openai::reasoning::ReasoningNames;
 use crate::openai::thinking::check_kwargs;
+use crate::stream::{Pacing, StreamOptions};
 
 /// Everything `m3 serve` and `m3 chat` need to know.
 #[derive(Clone, Debug)]
@@ -78,14 +79,20 @@ pub struct HttpOptions {
     pub host: IpAddr,
     pub port: u16,
     pub api_keys: Vec<String>,
-    /// Zero = no heartbeats.
-    pub heartbeat: Duration,
+    pub stream: StreamOptions,
     pub drain: Duration,
     pub watchdog: Duration,
     pub max_body_bytes: usize,
     pub stream_buffer: usize,
     pub always_usage: bool,
     pub reasoning_names: ReasoningNames,
+    /// Needed, when it is set, for what touches other callers' requests.
+    pub admin_key: Option<String>,
+    /// Most responses kept for `previous_response_id`; 0 = none.
+    pub max_responses: usize,
+    pub max_response_bytes: usize,
+    /// Leave some agents' volatile first line in system texts.
+    pub keep_billing_header: bool,
 }
 
 impl Options {
@@ -174,15 +181,32 @@ impl HttpOptions {
             host: host(parsed)?,
             port: count(parsed, "port", 0, 65_535)?.unwrap_or(30_000) as u16,
             api_keys: api_keys(parsed)?,
-            heartbeat: seconds(parsed, "heartbeat-secs", 10.0)?,
+            stream: stream(parsed)?,
             drain: seconds(parsed, "shutdown-timeout", 300.0)?,
             watchdog: seconds(parsed, "watchdog-timeout", 300.0)?,
             max_body_bytes: count(parsed, "max-body-mb", 1, 4096)?.unwrap_or(64) as usize * (1 << 20),
             stream_buffer: count(parsed, "stream-buffer", 1, 1 << 20)?.unwrap_or(4096) as usize,
             always_usage: parsed.has("enable-force-include-usage"),
             reasoning_names: reasoning_names(parsed)?,
+            admin_key: admin_key(parsed)?,
+            max_responses: count(parsed, "max-stored-responses", 0, 1 << 20)?.unwrap_or(1024) as usize,
+            max_response_bytes: response_bytes(parsed)?,
+            keep_billing_header: parsed.has("keep-billing-header"),
         })
     }
+}
+
+fn stream(parsed: &Parsed) -> Result<StreamOptions, ArgError> {
+    let milliseconds = |name: &str, default: u64| {
+        let given = count(parsed, name, 0, 10_000)?;
+        Ok(Duration::from_millis(given.unwrap_or(default)))
+    };
+    let pacing = Pacing {
+        min_tokens: count(parsed, "stream-interval", 1, 1 << 20)?.unwrap_or(1) as usize,
+        gather: milliseconds("stream-gather-ms", 25)?,
+        hold: milliseconds("stream-hold-ms", 200)?,
+    };
+    Ok(StreamOptions { pacing, heartbeat: seconds(parsed, "heartbeat-secs", 10.0)? })
 }
 
 /// A word and `--model` are the same thing; two different folders are a mistake.
@@ -289,6 +313,19 @@ fn api_keys(parsed: &Parsed) -> Result<Vec<String>, ArgError> {
         return Err(bad("api-key", "", "a key of at least one character"));
     }
     Ok(keys)
+}
+
+fn admin_key(parsed: &Parsed) -> Result<Option<String>, ArgError> {
+    match parsed.value("admin-api-key") {
+        Some("") => Err(bad("admin-api-key", "", "a key of at least one character")),
+        key => Ok(key.map(str::to_owned)),
+    }
+}
+
+fn response_bytes(parsed: &Parsed) -> Result<usize, ArgError> {
+    let Some(text) = parsed.value("stored-response-bytes") else { return Ok(256 << 20) };
+    let bytes = parse_bytes(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| bad("stored-response-bytes", text, "bytes, such as 1G or 256M"))
 }
 
 /// The value as typed is not shown again for keys: `expected` never repeats it.

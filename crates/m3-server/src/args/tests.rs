@@ -49,7 +49,7 @@ fn recipes_of_either_project_are_accepted() {
 fn defaults_are_the_documented_ones() {
     let options = options("serve").unwrap();
     assert_eq!((options.http.host.to_string(), options.http.port), ("127.0.0.1".into(), 30_000));
-    assert_eq!((options.http.heartbeat.as_secs(), options.http.drain.as_secs()), (10, 300));
+    assert_eq!((options.http.stream.heartbeat.as_secs(), options.http.drain.as_secs()), (10, 300));
     assert_eq!(options.model.dir, None);
     assert!(options.model.model_defaults && options.engine.prefix_cache);
     assert_eq!(options.model.max_logprobs, 20);

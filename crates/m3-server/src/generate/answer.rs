@@ -35,6 +35,8 @@ pub struct OutputToken {
     pub sampled: SampledToken,
     /// Unicode characters.
     pub num_chars: u32,
+    /// It belongs to the reasoning, its markers included.
+    pub reasoning: bool,
 }
 
 /// How one answer is read and told.
@@ -88,6 +90,8 @@ struct TextState {
 pub struct Pushed {
     pub deltas: Vec<Delta>,
     pub num_chars: u32,
+    /// The token belongs to the reasoning, its markers included.
+    pub reasoning: bool,
     /// The answer is over although the engine does not know it.
     pub ended: Option<Reason>,
 }
@@ -149,7 +153,8 @@ impl Answer {
             keep_first_call(&mut deltas);
             ended = Some(Reason::ToolCalls);
         }
-        Pushed { deltas, num_chars, ended }
+        let reasoning = was_reasoning || state.parser.reasoning_open();
+        Pushed { deltas, num_chars, reasoning, ended }
     }
 
     /// The deltas as the request wants them, the echo first.

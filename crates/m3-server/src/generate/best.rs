@@ -93,7 +93,7 @@ mod tests {
     fn candidate(logprobs: &[f32]) -> Candidate {
         let token = |logprob: &f32| {
             let score = Some(TokenScore { token: 1, logprob: *logprob, rank: 0, top: Vec::new() });
-            OutputToken { sampled: SampledToken { token: 1, score }, num_chars: 1 }
+            OutputToken { sampled: SampledToken { token: 1, score }, num_chars: 1, reasoning: false }
         };
         let mut candidate = Candidate::default();
         let tokens = logprobs.iter().map(token).collect();

@@ -7,7 +7,7 @@ use futures_util::Stream;
 use m3_core::event::{Finish, FinishReason, RequestEvent, SampledToken, TokenScore};
 use m3_core::text::parse::Delta;
 
-use super::answer::{Answer, OutputToken, Reason};
+use super::answer::{Answer, OutputToken, Pushed, Reason};
 use super::feed::{Feed, FeedItem};
 use crate::app::App;
 use crate::error::ApiError;
@@ -106,7 +106,8 @@ impl Choice {
         for sampled in tokens {
             let pushed = self.answer.push(sampled.token);
             output.deltas.extend(pushed.deltas);
-            output.tokens.push(OutputToken { sampled, num_chars: pushed.num_chars });
+            let Pushed { num_chars, reasoning, .. } = pushed;
+            output.tokens.push(OutputToken { sampled, num_chars, reasoning });
             if let Some(reason) = pushed.ended {
                 self.ended = Some(reason);
                 self.feed.abort();

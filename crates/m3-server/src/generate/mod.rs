@@ -15,12 +15,13 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll};
-use m3_core::request::{Request, RequestId};
+use m3_core::request::{Refusal, Request, RequestId};
 use m3_core::text::parse::ParserOptions;
 
 use crate::app::{App, InFlight, Serving};
 use crate::error::ApiError;
 use crate::openai::generation::Generation;
+use crate::running::Registered;
 pub use answer::{Answer, AnswerOptions, OutputToken, Reason};
 pub use best::{Best, choose};
 pub use choice::{Choice, ChoiceEvent, Done, Output, Stop};
@@ -68,6 +69,8 @@ impl Job {
 pub struct Session {
     events: SelectAll<BoxStream<'static, (usize, ChoiceEvent)>>,
     _in_flight: InFlight,
+    ids: Vec<RequestId>,
+    registered: Option<Registered>,
 }
 
 impl Session {
@@ -81,6 +84,7 @@ impl Session {
             let answers = 0..job.generation.best_of;
             requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
         }
+        let ids = requests.iter().map(|request| request.id).collect();
         let feeds = Feed::submit_all(&serving.engine, requests, app.http.stream_buffer)?;
         let choices = feeds.into_iter().map(|feed| {
             let answer = Answer::new(serving.model.text.as_ref(), job.parser.clone(), job.answer.clone());
@@ -90,13 +94,33 @@ impl Session {
         for (index, choice) in choices.enumerate() {
             events.push(choice.into_events().map(move |event| (index, event)).boxed());
         }
-        Ok(Session { events, _in_flight: in_flight })
+        Ok(Session { events, _in_flight: in_flight, ids, registered: None })
+    }
+
+    /// Lets callers abort the answers by name: one name for all of them, or one for each prompt.
+    pub fn named(mut self, app: &App, names: &[String]) -> Self {
+        let each = self.ids.len().div_ceil(names.len().max(1)).max(1);
+        let parts = names.iter().cloned().zip(self.ids.chunks(each).map(<[_]>::to_vec));
+        self.registered = Some(app.running.register(parts.collect()));
+        self
     }
 
     /// The next event of any answer; `None` when all have ended.
     pub async fn next(&mut self) -> Option<(usize, ChoiceEvent)> {
         self.events.next().await
     }
+}
+
+/// 400 when a prompt leaves no room for its answer, as [`Session::start`] would say it.
+pub fn check_room(app: &App, job: &Job) -> Result<(), ApiError> {
+    let max_context = app.serving()?.model.max_context;
+    for prompt in &job.prompts {
+        if prompt.len() > max_context {
+            return Err(Refusal::PromptTooLong { prompt_tokens: prompt.len(), max_context }.into());
+        }
+        resolve_max_tokens(job, prompt.len(), max_context)?;
+    }
+    Ok(())
 }
 
 /// The `at`th answer to `prompt`, of at most `max_tokens` tokens.

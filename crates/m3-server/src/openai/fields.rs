@@ -131,6 +131,11 @@ impl Fields {
         }
     }
 
+    /// What nobody took.
+    pub fn into_rest(self) -> Map<String, Value> {
+        self.map
+    }
+
     /// Names nobody took: they are ignored, and said so at debug level.
     pub fn log_rest(&self, route: &str) {
         if !self.map.is_empty() {

@@ -42,12 +42,12 @@ pub(super) async fn create(
     let scores =
         request.generation.prompt_logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
     let shape = shape.with_prompt_scores(scores);
-    let session = Session::start(&app, &job)?;
+    let session = Session::start(&app, &job)?.named(&app, std::slice::from_ref(&id));
     let best_of = request.generation.best_of as usize;
     let response = if best_of > n {
         stream::best(session, shape, n, best_of).await?
     } else if delivery.stream {
-        stream::events(session, shape, app.http.heartbeat)
+        stream::events(session, shape, app.http.stream)
     } else {
         stream::whole(session, shape).await?
     };

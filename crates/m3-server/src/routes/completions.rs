@@ -46,18 +46,22 @@ pub(super) async fn create(
     if let Some(asked) = request.generation.prompt_logprobs {
         shape = shape.with_prompt_scores(scores, asked as usize, request.logprobs.unwrap_or(0) as usize);
     }
-    let session = Session::start(&app, &job)?;
+    let session = Session::start(&app, &job)?.named(&app, std::slice::from_ref(&id));
     let response = if best_of > n {
         stream::best(session, shape, n, best_of).await?
     } else if delivery.stream {
-        stream::events(session, shape, app.http.heartbeat)
+        stream::events(session, shape, app.http.stream)
     } else {
         stream::whole(session, shape).await?
     };
     Ok(with_id(response, &id))
 }
 
-fn prepare(app: &App, body: Value, received: Instant) -> Result<(CompletionRequest, Job), ApiError> {
+pub(super) fn prepare(
+    app: &App,
+    body: Value,
+    received: Instant,
+) -> Result<(CompletionRequest, Job), ApiError> {
     let serving = app.serving()?;
     let request = CompletionRequest::read(body, serving.model.limits)?;
     check_model(serving, request.generation.model.as_deref())?;

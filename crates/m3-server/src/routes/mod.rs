@@ -1,10 +1,16 @@
 //! The HTTP surface: paths, access, and one shape for every refusal, axum's own included.
 
 mod access;
+mod admin;
 mod chat;
 mod completions;
+mod generate;
+mod info;
+mod messages;
 mod models;
+mod parsing;
 mod probes;
+mod responses;
 mod text;
 
 use std::sync::Arc;
@@ -20,8 +26,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::{App, Serving};
 use crate::error::ApiError;
+use crate::openai::chat_request::ChatRequest;
 use crate::openai::generation::is_request_id;
 use crate::shape::Head;
+pub use access::Caller;
 pub use chat::{prepare as prepare_chat, render as render_chat};
 
 /// All routes of a server.
@@ -31,12 +39,36 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions/render", post(text::render_chat))
         .route("/apply-template", post(text::apply_template))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/responses/{id}/input_items", get(responses::input_items))
+        .route("/v1/messages", post(messages::create))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/generate", post(generate::create).put(generate::create))
+        .route("/invocations", post(admin::invocations))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
         .route("/tokenize", post(text::tokenize))
         .route("/v1/tokenize", post(text::tokenize))
         .route("/detokenize", post(text::detokenize))
         .route("/v1/detokenize", post(text::detokenize))
+        .route("/parse_function_call", post(parsing::function_call))
+        .route("/separate_reasoning", post(parsing::separate_reasoning))
+        .route("/tokenizer_info", get(info::tokenizer))
+        .route("/server_info", get(info::server))
+        .route("/get_server_info", get(info::server))
+        .route("/model_info", get(info::model))
+        .route("/get_model_info", get(info::model))
+        .route("/version", get(info::version))
+        .route("/load", get(info::load))
+        .route("/get_load", get(info::get_load))
+        .route("/v1/loads", get(info::loads))
+        .route("/flush_cache", post(admin::flush_cache).get(admin::flush_cache))
+        .route("/reset_prefix_cache", post(admin::flush_cache))
+        .route("/abort_request", post(admin::abort))
+        .route("/ping", get(probes::health).post(probes::health))
+        .route("/health_generate", get(admin::health_generate))
         .route("/health", get(probes::health))
         .route("/live", get(probes::live))
         .route("/ready", get(probes::ready))
@@ -82,14 +114,30 @@ fn check_model(serving: &Serving, asked: Option<&str>) -> Result<(), ApiError> {
 
 /// One id for header and body. The client's own name for the request, else its X-Request-Id, becomes part of it.
 fn head(prefix: &str, headers: &HeaderMap, named: Option<&str>, serving: &Serving) -> Head {
+    head_of(&format!("{prefix}-"), headers, named, serving)
+}
+
+/// The same with the whole prefix given.
+fn head_of(prefix: &str, headers: &HeaderMap, named: Option<&str>, serving: &Serving) -> Head {
     let sent = headers.get(access::REQUEST_ID).and_then(|value| value.to_str().ok());
     let given = named.or(sent.filter(|text| is_request_id(text)));
     let unique = given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned);
     Head {
-        id: format!("{prefix}-{unique}"),
+        id: format!("{prefix}{unique}"),
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         model: serving.model.names.first().cloned().unwrap_or_default(),
     }
+}
+
+/// 400 when a request of an API whose answer is one asks for several.
+fn one_answer(request: &ChatRequest) -> Result<(), ApiError> {
+    for (name, asked) in [("n", request.generation.n), ("best_of", request.generation.best_of)] {
+        if asked != 1 {
+            let sentence = format!("{name} is {asked}; this route gives one answer");
+            return Err(ApiError::unsupported(name, sentence));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the id to a response.

@@ -2,7 +2,7 @@
 
 use m3_core::text::parse::Delta;
 
-use super::{Head, Shape, Tally, TokenNames};
+use super::{Head, OrError, Shape, Tally, TokenNames};
 use crate::error::ApiError;
 use crate::generate::{ChoiceEvent, Done, Output, OutputToken};
 use crate::openai::chat_response::{
@@ -170,31 +170,39 @@ impl ChatShape {
 }
 
 impl Shape for ChatShape {
-    type Chunk = ChatChunk;
+    type Chunk = OrError<ChatChunk>;
     type Whole = ChatResponse;
 
-    fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<ChatChunk>, ApiError> {
-        match event {
+    fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<Self::Chunk>, ApiError> {
+        let chunks = match event {
             ChoiceEvent::Prompt(scores) => {
                 // Every answer to the prompt has the same ones.
                 if let Some((names, list)) = self.prompt_scores.as_mut().filter(|_| index == 0) {
                     list.add(names, &scores);
                 }
-                Ok(Vec::new())
+                Vec::new()
             }
-            ChoiceEvent::Output(output) => Ok(self.output(index, output)),
-            ChoiceEvent::Done(done) => Ok(self.done(index, done)),
-            ChoiceEvent::Failed(error) => Err(error),
-        }
+            ChoiceEvent::Output(output) => self.output(index, output),
+            ChoiceEvent::Done(done) => self.done(index, done),
+            ChoiceEvent::Failed(error) => return Err(error),
+        };
+        Ok(chunks.into_iter().map(OrError::Chunk).collect())
     }
 
-    fn usage_chunk(&self) -> Option<ChatChunk> {
-        self.delivery
-            .include_usage
-            .then(|| ChatChunk { usage: Some(self.tally.usage()), ..self.wrap(Vec::new()) })
+    fn close(&mut self) -> Vec<Self::Chunk> {
+        let usage = Some(self.tally.usage()).filter(|_| self.delivery.include_usage);
+        usage
+            .map(|usage| OrError::Chunk(ChatChunk { usage: Some(usage), ..self.wrap(Vec::new()) }))
+            .into_iter()
+            .collect()
     }
 
-    fn fold(&mut self, mut chunk: ChatChunk) {
+    fn broken(&mut self, error: &ApiError) -> Vec<Self::Chunk> {
+        vec![OrError::Error(error.body())]
+    }
+
+    fn fold(&mut self, chunk: Self::Chunk) {
+        let OrError::Chunk(mut chunk) = chunk else { return };
         if let Some(ids) = chunk.prompt_token_ids.take() {
             self.folded.prompt_ids = Some(ids);
         }

@@ -7,7 +7,7 @@ use m3_core::text::tokenizer::Tokenizer;
 use std::sync::Arc;
 
 use super::tokens::finite;
-use super::{Head, Shape, Tally, TokenNames};
+use super::{Head, OrError, Shape, Tally, TokenNames};
 use crate::error::ApiError;
 use crate::generate::{ChoiceEvent, Done, Output};
 use crate::openai::completion_response::{CompletionChoice, CompletionLogprobs, CompletionResponse};
@@ -228,29 +228,36 @@ fn content(deltas: Vec<Delta>) -> String {
 }
 
 impl Shape for CompletionShape {
-    type Chunk = CompletionResponse;
+    type Chunk = OrError<CompletionResponse>;
     type Whole = CompletionResponse;
 
-    fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<CompletionResponse>, ApiError> {
-        match event {
+    fn event(&mut self, index: usize, event: ChoiceEvent) -> Result<Vec<Self::Chunk>, ApiError> {
+        let chunks = match event {
             ChoiceEvent::Prompt(scores) => {
                 self.note_prompt_scores(index, &scores);
                 let echoed = self.answers[index].echoed.max(1);
                 let scores = with_alternatives(&scores, self.alternatives);
-                Ok(self.echo_until(index, echoed + scores.len(), &scores))
+                self.echo_until(index, echoed + scores.len(), &scores)
             }
-            ChoiceEvent::Output(output) => Ok(self.output(index, output)),
-            ChoiceEvent::Done(done) => Ok(self.done(index, done)),
-            ChoiceEvent::Failed(error) => Err(error),
-        }
+            ChoiceEvent::Output(output) => self.output(index, output),
+            ChoiceEvent::Done(done) => self.done(index, done),
+            ChoiceEvent::Failed(error) => return Err(error),
+        };
+        Ok(chunks.into_iter().map(OrError::Chunk).collect())
     }
 
-    fn usage_chunk(&self) -> Option<CompletionResponse> {
-        let usage = Some(self.tally.usage());
-        self.delivery.include_usage.then(|| CompletionResponse { usage, ..self.wrap(Vec::new()) })
+    fn close(&mut self) -> Vec<Self::Chunk> {
+        let usage = Some(self.tally.usage()).filter(|_| self.delivery.include_usage);
+        let chunk = |usage| CompletionResponse { usage: Some(usage), ..self.wrap(Vec::new()) };
+        usage.map(|usage| OrError::Chunk(chunk(usage))).into_iter().collect()
     }
 
-    fn fold(&mut self, chunk: CompletionResponse) {
+    fn broken(&mut self, error: &ApiError) -> Vec<Self::Chunk> {
+        vec![OrError::Error(error.body())]
+    }
+
+    fn fold(&mut self, chunk: Self::Chunk) {
+        let OrError::Chunk(chunk) = chunk else { return };
         for choice in chunk.choices {
             self.folded[choice.index].fold(choice);
         }

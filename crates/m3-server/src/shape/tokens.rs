@@ -88,7 +88,7 @@ fn short(number: f32) -> Value {
 }
 
 /// A number JSON can hold.
-pub(super) fn finite(logprob: f32) -> f32 {
+pub(crate) fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() { logprob } else { LOWEST }
 }
 

@@ -1,0 +1,93 @@
+//! Routes that touch the engine or other callers' requests: the cache, aborts, and SageMaker's two paths.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::{Caller, chat, completions, responses};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, parse};
+use crate::generate::{ChoiceEvent, Session};
+use crate::openai::fields::Fields;
+use crate::strict::Strict;
+
+/// Forgets all cached prefixes; 400 while running requests hold some.
+pub(super) async fn flush_cache(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let engine = app.serving()?.engine.clone();
+    let flushed = tokio::task::spawn_blocking(move || engine.flush_cache()).await.unwrap_or(false);
+    let message = if flushed {
+        "the prefix cache is empty"
+    } else {
+        "prefixes that running requests hold are still cached; try again when nothing runs"
+    };
+    let status = if flushed { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    Ok((status, Json(json!({"success": flushed, "message": message}))).into_response())
+}
+
+/// `{"rid"}` or `{"abort_all": true}`; the streams end with their reason.
+pub(super) async fn abort(State(app): State<Arc<App>>, body: Bytes) -> Result<Json<Value>, ApiError> {
+    let Strict(body) = if body.is_empty() { Strict(json!({})) } else { parse(&body)? };
+    let mut fields = Fields::new(body)?;
+    let (rid, all) = (fields.take::<String>("rid")?, fields.switch("abort_all", false)?);
+    let ids = match (rid.as_deref(), all) {
+        (_, true) => app.running.all(),
+        (Some(rid), false) => app.running.named(rid),
+        (None, false) => {
+            return Err(ApiError::invalid(
+                "rid",
+                "rid is missing; send the id of a request, or abort_all: true",
+            ));
+        }
+    };
+    let engine = &app.serving()?.engine;
+    ids.iter().for_each(|id| engine.abort(*id));
+    Ok(Json(json!({ "aborted": ids.len() })))
+}
+
+/// `POST /invocations`: SageMaker has one path for everything; the body says what it is.
+pub(super) async fn invocations(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    JsonBody(Strict(body)): JsonBody<Strict>,
+) -> Result<Response, ApiError> {
+    let has = |name: &str| body.get(name).is_some_and(|value| !value.is_null());
+    let (chat, completion, response) = (has("messages"), has("prompt"), has("input"));
+    let body = JsonBody(Strict(body));
+    match (chat, completion, response) {
+        (true, ..) => chat::create(State(app), headers, body).await,
+        (_, true, _) => completions::create(State(app), headers, body).await,
+        (.., true) => responses::create(State(app), Extension(caller), body).await,
+        _ => Err(ApiError::invalid("messages", "messages is missing; send messages, prompt or input")),
+    }
+}
+
+/// `GET /health_generate`: 200 when a token has come through the whole engine.
+pub(super) async fn health_generate(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let body = json!({"prompt": [0], "max_tokens": 1, "temperature": 0, "ignore_eos": true});
+    let (_, job) = completions::prepare(&app, body, Instant::now())?;
+    let mut session = Session::start(&app, &job)?;
+    let wait = app.http.watchdog;
+    let answered = async {
+        while let Some((_, event)) = session.next().await {
+            if let ChoiceEvent::Failed(error) = event {
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    if wait.is_zero() {
+        answered.await?;
+    } else {
+        let late = || ApiError::unavailable("stalled", format!("no token has come for {} s", wait.as_secs()));
+        tokio::time::timeout(wait, answered).await.map_err(|_| late())??;
+    }
+    Ok(Json(json!({ "status": "ready" })))
+}
