@@ -66,10 +66,17 @@ fn reason(said: &str) -> &'static str {
         return "a package has another hash than kernels/requirements.txt pins: the download is damaged or not the one \
                 that was tested, so nothing was installed";
     }
-    let offline =
-        ["NewConnectionError", "Temporary failure in name resolution", "ConnectTimeout", "ProxyError"];
+    // Without a single retry, pip does not even say that it could not connect: the index just offers nothing.
+    let offline = [
+        "NewConnectionError",
+        "NameResolutionError",
+        "Temporary failure in name resolution",
+        "ConnectTimeout",
+        "ProxyError",
+        "(from versions: none)",
+    ];
     if offline.iter().any(|sign| said.contains(sign)) {
-        return "the package index cannot be reached: the first build of kernels needs a network (or pip configured \
+        return "the package index cannot be reached or offers nothing: the first build of kernels needs a network (or pip configured \
                 with a mirror or --find-links); later ones do not";
     }
     if said.contains("No matching distribution") {
@@ -80,7 +87,9 @@ fn reason(said: &str) -> &'static str {
 }
 
 fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.trim_end().lines().collect();
+    // A package has a hundred allowed hashes; the one that came is said once.
+    let told = |line: &&str| !line.trim_start().starts_with("Expected");
+    let lines: Vec<&str> = text.trim_end().lines().filter(told).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
@@ -100,7 +109,14 @@ mod tests {
                 "pip._vendor.urllib3.exceptions.NewConnectionError: no route\nERROR: No matching distribution",
                 "cannot be reached",
             ),
-            ("ERROR: No matching distribution found for triton==3.9.0", "no wheel"),
+            (
+                "ERROR: Could not find a version (from versions: none)\nERROR: No matching distribution",
+                "cannot be reached",
+            ),
+            (
+                "ERROR: Could not find a version (from versions: 3.6.0)\nERROR: No matching distribution found",
+                "no wheel",
+            ),
             ("ERROR: disk full", "could not be installed"),
         ] {
             assert!(reason(said).contains(part), "{said}: {}", reason(said));
@@ -111,5 +127,6 @@ mod tests {
     fn only_the_end_of_a_long_complaint_is_shown() {
         assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
         assert_eq!(last_lines("a", 2), "a");
+        assert_eq!(last_lines("numpy\n  Expected sha256 1\n  Expected or 2\n  Got 3", 2), "numpy\n  Got 3");
     }
 }
