@@ -111,3 +111,6 @@ impl Dims {
         dims.into_iter().map(|(name, value)| (name.to_owned(), value as i64)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,7 @@ fn head(description: &Description) -> Result<String> {
         tools.join(", "),
         list(description, |row| format!("{}::CONTRACT", camel(&row.name)), ", ")
     )?;
+    text.insert_str(text.find("/// What each stub expects").unwrap_or(text.len()), &shapes(description)?);
     write!(
         text,
         "{}}}\n\nimpl Kernels {{\n\
@@ -67,6 +68,20 @@ fn head(description: &Description) -> Result<String> {
             ", "
         ),
     )?;
+    Ok(text)
+}
+
+/// The manifest's shapes, so that tests can hold real configs against them.
+fn shapes(description: &Description) -> Result<String> {
+    let mut text =
+        "/// Shapes that kernels are compiled for, and their dims.\npub const SHAPES: &[(&str, &[(&str, i64)])] = &["
+            .to_owned();
+    for shape in &description.shapes {
+        let dims: Vec<String> =
+            shape.dims.iter().map(|(name, value)| format!("({name:?}, {value})")).collect();
+        write!(text, "({:?}, &[{}]),", shape.name, dims.join(", "))?;
+    }
+    text.push_str("];\n\n");
     Ok(text)
 }
 
