@@ -1,4 +1,6 @@
 // Reductions over a block, through shared memory alone. All threads call them; all get the result.
+//
+// Two levels of runs of 32 values, added one after the other: three barriers, and the order of additions is fixed.
 #pragma once
 
 #include <stdint.h>
@@ -18,35 +20,53 @@ struct Or {
     __device__ static T apply(T left, T right) { return left | right; }
 };
 
-// A tree over a power of two of threads: the order of additions is fixed. `space`: WIDTH values.
+// `space`: WIDTH + 32 values; WIDTH a multiple of 32, at most 1,024.
 template <typename Operation, int WIDTH, typename T>
 __device__ T block_reduce(T value, T* space) {
-    int thread = int(threadIdx.x);
+    constexpr int RUNS = WIDTH / 32;
+    const int thread = int(threadIdx.x);
     space[thread] = value;
     __syncthreads();
-    for (int half = WIDTH / 2; half > 0; half /= 2) {
-        if (thread < half) space[thread] = Operation::apply(space[thread], space[thread + half]);
-        __syncthreads();
+    if (thread < RUNS) {
+        // Run `thread` takes every RUNS-th value, so that neighbours read neighbouring banks.
+        T sum = space[thread];
+        for (int step = 1; step < 32; step++) sum = Operation::apply(sum, space[step * RUNS + thread]);
+        space[WIDTH + thread] = sum;
     }
-    T result = space[0];
+    __syncthreads();
+    T result = space[WIDTH];
+    for (int run = 1; run < RUNS; run++) result = Operation::apply(result, space[WIDTH + run]);
     __syncthreads();
     return result;
 }
 
-// Sum over the threads before this one. `space`: WIDTH values; `total` = sum over all.
+// Sum over the threads before this one; `total` = sum over all. `space`: WIDTH + 32 values.
 template <int WIDTH, typename T>
 __device__ T block_scan(T value, T* space, T& total) {
-    int thread = int(threadIdx.x);
+    constexpr int RUNS = WIDTH / 32;
+    const int thread = int(threadIdx.x);
     space[thread] = value;
     __syncthreads();
-    for (int step = 1; step < WIDTH; step *= 2) {
-        T before = thread >= step ? space[thread - step] : T(0);
-        __syncthreads();
-        space[thread] += before;
-        __syncthreads();
+    if (thread < RUNS) {
+        T sum = T(0);
+        for (int step = 0; step < 32; step++) {
+            // Each run starts in another bank.
+            int place = thread * 32 + step;
+            T own = space[place];
+            space[place] = sum;
+            sum += own;
+        }
+        space[WIDTH + thread] = sum;
     }
-    total = space[WIDTH - 1];
-    T result = space[thread] - value;
     __syncthreads();
-    return result;
+    T before = T(0);
+    total = T(0);
+    for (int run = 0; run < RUNS; run++) {
+        T held = space[WIDTH + run];
+        if (run < thread / 32) before += held;
+        total += held;
+    }
+    before += space[thread];
+    __syncthreads();
+    return before;
 }

@@ -4,6 +4,7 @@
 
 #define THREADS 64
 #define PART 256
+#define LIST_LENGTH 64
 #include "sampling.cu"
 
 struct Arguments {

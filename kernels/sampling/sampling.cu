@@ -22,15 +22,6 @@
 
 namespace {
 
-// Weights are multiples of 2^-40 of the highest one: sums of them are exact in any order.
-constexpr double UNITS = 1099511627776.0;
-
-__device__ inline float weight_of(float logit, float highest, float temperature) {
-    return expf(__fdiv_rn(logit - highest, temperature));
-}
-
-__device__ inline uint64_t to_units(float weight) { return uint64_t(double(weight) * UNITS + 0.5); }
-
 // Word 0 of the Philox4x32-10 block with counter (index, 0, 0, 0).
 __device__ inline uint32_t philox_word(uint32_t index, uint32_t key0, uint32_t key1) {
     uint32_t c0 = index, c1 = 0, c2 = 0, c3 = 0;
@@ -82,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample_scan(
     const float* logits, float* adjusted, const Position* positions, const RowSettings* rows, const uint32_t* counts,
     const Bias* biases, const uint32_t* masks, const int32_t* drafts, Part* parts, int32_t vocab) {
     __shared__ float values[PART];
-    __shared__ uint64_t space[THREADS];
+    __shared__ uint64_t space[THREADS + 32];
     const Position position = positions[blockIdx.y];
     if (position.row == NONE) return;
     const RowSettings row = rows[position.row];
@@ -162,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample_choose(
         token = candidate_id(summary.best);
     } else {
         const float* source = (is_adjusted(row, position) ? adjusted : logits) + size_t(blockIdx.x) * vocab;
-        const Row values{source, vocab, key_logit(uint32_t(summary.best >> 32)), row.temperature};
+        const Row values{source, vocab, key_logit(uint32_t(summary.best >> 32)), LOG2_E / row.temperature};
         token = draw(values, row, position.output_index, space);
     }
     if (threadIdx.x != 0) return;
