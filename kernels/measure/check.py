@@ -1,6 +1,8 @@
 """Runs the shipped kernels at a TP8 rank's full shapes on a GPU against torch and numpy.
 
-    python3 kernels/measure/check.py FOLDER      # sm90.json and cubins/ as compile.py made them
+    python3 kernels/measure/check.py FOLDER [norms fills sampling mixture]
+
+FOLDER has sm90.json as compile.py made it, and the cubins in cubins/.
 """
 
 import sys
@@ -170,7 +172,8 @@ def main():
     torch.manual_seed(3)
     kernels = shipped(sys.argv[1])
     wrong = 0
-    for check in (norms, fills, sampling, mixture):
+    checks = [check for check in (norms, fills, sampling, mixture) if not sys.argv[2:] or check.__name__ in sys.argv[2:]]
+    for check in checks:
         try:
             for what, error, limit in check(kernels):
                 wrong += not expect(what, error, limit)

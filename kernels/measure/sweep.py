@@ -28,6 +28,8 @@ TYPES = {
     "moe_up": ["*"] * 6 + PARTS + ["i32"] * 4 + ["f32"] * 2,
     "moe_down": ["*"] * 6 + ["i32"] * 3,
     "router_logits": ["*"] * 3 + ["i32"] * 3,
+    "stream_up": ["*"] * 6 + ["i32"] * 4 + ["f32"] * 2,
+    "stream_down": ["*"] * 6 + ["i32"] * 3,
 }
 
 
@@ -65,20 +67,20 @@ class Moe:
 def time_moe(kernel, item, moe, tokens, splits):
     """(microseconds, error): error of the first draw."""
     block_m, wide = item["BLOCK_M"], item["wide"]
-    up = item["family"] == "moe_up"
+    up, streams = item["family"].endswith("up"), item["family"].startswith("stream")
     draws = moe.draw(tokens, DRAWS if tokens <= 256 else 1)
     tiles = data.tiles_of(tokens, block_m)
     places = tokens * (data.TOP_K + 1)
     launches, outs = [], []
     if up:
         tiles_i = -(-data.INNER // (wide // 2))
-        partials = buffer(splits, tiles * block_m, 2 * data.INNER, dtype=torch.float32) if item["SPLIT"] else None
+        partials = buffer(splits, tiles * block_m, 2 * data.INNER, dtype=torch.float32) if item.get("SPLIT") else None
         counters = buffer(tiles * tiles_i, dtype=torch.int32)
     for ids, offsets, rows, x, inner, _ in draws:
         if up:
             out = buffer(places, data.INNER)
-            args = ((tiles_i * tiles, splits), x, moe.up[0], moe.up[1], offsets, rows, out, partials, counters, tokens, data.HIDDEN,
-                    data.INNER, data.GROUPS, 1.702, 7.0)
+            args = ((tiles_i * tiles, splits), x, moe.up[0], moe.up[1], offsets, rows, out, *(() if streams else (partials, counters)),
+                    tokens, data.HIDDEN, data.INNER, data.GROUPS, 1.702, 7.0)
         else:
             out = buffer(places, data.HIDDEN)
             args = ((-(-data.HIDDEN // wide) * tiles,), inner, moe.down[0], moe.down[1], offsets, rows, out, data.HIDDEN, data.INNER,
@@ -127,6 +129,9 @@ def jobs(item):
         for tokens, splits in ((1, 24), (1, 48), (64, 24), (PREFILL, 4), (PREFILL, 8)):
             if (tokens == PREFILL) == (item["BLOCK_T"] > 16):
                 yield family, tokens, splits
+        return
+    if family.startswith("stream"):
+        yield from ((family.replace("stream", "moe"), tokens, 1) for tokens in DECODE)
         return
     decode = bool(item.get("SPLIT", item["BLOCK_M"] <= 64 and item["SWAP"]))
     rows = item["BLOCK_M"]
@@ -188,7 +193,7 @@ def main():
         for item in mine:
             kernel = Kernel(
                 (folder / item["file"]).read_bytes(), item["symbol"], 32 * item["num_warps"], item["shared"],
-                TYPES[item["family"]], 2,
+                TYPES[item["family"]], item.get("trailing", 2),
             )
             for what, tokens, splits in jobs(item):
                 if time.time() - began < limit * (0.55 if form == 0 else 1):
@@ -211,10 +216,10 @@ def report(results):
     for item in bad[:10]:
         print("WRONG", item)
     for item in best_of(results):
-        shape = [item.get(name, item.get("BLOCK_T")) for name in ("BLOCK_M", "wide", "BLOCK_K", "num_warps", "num_stages", "SWAP")]
+        shape = [item.get(name, item.get("BLOCK_T")) for name in ("BLOCK_M", "wide", "BLOCK_K", "num_warps", "num_stages", "SWAP", "blocks")]
         print(
             f"format {item.get('FORMAT', 0)} {item['what']:14} {item['tokens']:5} tokens: {item['us']:8.1f} us"
-            f" ({item.get('us_dependent', 0):8.1f} dependent)  tile {shape} splits {item['splits']}"
+            f" ({item.get('us_dependent', 0):8.1f} dependent)  {item['family']} {shape} splits {item['splits']}"
         )
 
 
