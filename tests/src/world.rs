@@ -16,11 +16,13 @@ pub struct Setup {
     /// Pages to reserve; they are handed out in a shuffled order.
     pub num_pages: usize,
     pub max_step_tokens: u32,
+    /// Named points are kept, which may switch off what serving has (recorded steps).
+    pub taps: bool,
 }
 
 impl Setup {
     pub fn with_dtype(dtype: u32) -> Self {
-        Setup { dtype, tp: 1, ep: 1, num_pages: 256, max_step_tokens: 4096 }
+        Setup { dtype, tp: 1, ep: 1, num_pages: 256, max_step_tokens: 4096, taps: true }
     }
 
     pub fn with_ranks(dtype: u32, tp: u32, ep: u32) -> Self {
@@ -53,7 +55,7 @@ impl World {
             max_step_tokens: setup.max_step_tokens,
             max_context: MAX_CONTEXT,
             max_logprobs: 20,
-            taps: true,
+            taps: setup.taps,
             page_memory_bytes: 1 << 30,
             num_threads: 0,
             collective_timeout_ms: 60_000,

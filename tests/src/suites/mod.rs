@@ -5,6 +5,7 @@ pub mod consistency;
 pub mod edges;
 pub mod goldens;
 pub mod pages;
+pub mod replay;
 pub mod sampling;
 
 use crate::report::Report;
@@ -26,6 +27,7 @@ pub fn all(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
     goldens::run(driver, setup, report, progress);
     consistency::run(driver, setup, report, progress);
     pages::run(driver, setup, report, progress);
+    replay::run(driver, setup, report, progress);
     edges::run(driver, setup, report, progress);
     sampling::run(driver, setup, report, progress);
 }
