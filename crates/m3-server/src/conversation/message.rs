@@ -130,6 +130,7 @@ fn check_names(message: &Map<String, Value>, path: &str) -> Result<(), ApiError>
         let why = match (name.as_str(), value) {
             (_, Value::Null | Value::Bool(false)) => continue,
             ("audio", _) => "this server takes text only",
+            ("tools", _) => "M3's template shows tools in one place; give them beside messages",
             ("prefix" | "partial", Value::Bool(true)) if message["role"] == "assistant" => continue,
             ("prefix" | "partial", _) => "only the last message, of the role \"assistant\", can be left open",
             _ => {

@@ -143,8 +143,12 @@ fn names_and_refusals_change_nothing_and_audio_is_400() {
         {"role": "assistant", "content": "y", "refusal": null, "annotations": [], "audio": null, "prefix": false},
     ]));
     assert_eq!(named, plain);
-    for (field, value) in [("audio", json!({"id": "a"})), ("prefix", json!(true)), ("partial", json!("yes"))]
-    {
+    for (field, value) in [
+        ("audio", json!({"id": "a"})),
+        ("tools", json!([])),
+        ("prefix", json!(true)),
+        ("partial", json!("yes")),
+    ] {
         let mut message = json!({"role": "user", "content": "y"});
         message[field] = value;
         let (param, text) = refused(json!([message]));
@@ -215,6 +219,7 @@ fn tools_are_checked_by_field() {
     check_tools(&[tool("f"), tool("my-tool.v2"), json!({"function": {"name": "bare"}})]).unwrap();
     for (tools, param) in [
         (vec![json!({"type": "web"})], "tools[0].type"),
+        (vec![json!({"defer_loading": true, "function": {"name": "f"}})], "tools[0].defer_loading"),
         (vec![json!({"type": "function"})], "tools[0].function"),
         (vec![json!({"function": {}})], "tools[0].function.name"),
         (vec![json!({"function": {"name": 3}})], "tools[0].function.name"),

@@ -29,6 +29,13 @@ fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
         let param = format!("{path}.type");
         return Err(ApiError::invalid(&param, format!("{param} must be \"function\"")));
     }
+    for object in [Some(tool), tool.get("function")].into_iter().flatten() {
+        if object.get("defer_loading") == Some(&Value::Bool(true)) {
+            let param = format!("{path}.defer_loading");
+            let sentence = format!("{param} cannot be honoured: every tool is shown to the model");
+            return Err(ApiError::unsupported(&param, sentence));
+        }
+    }
     let param = format!("{path}.function");
     let Some(function) = tool.get("function").and_then(Value::as_object) else {
         return Err(ApiError::invalid(&param, format!("{param} must be an object")));

@@ -7,7 +7,7 @@ use super::fields::Fields;
 use crate::error::ApiError;
 
 /// Name and why. Neutral for all: null, false, 0, empty text, empty list, empty object.
-const REFUSED: &[(&str, &str)] = &[
+pub const REFUSED: &[(&str, &str)] = &[
     ("response_format", "constrained output is not built"),
     ("guided_json", "constrained output is not built"),
     ("guided_regex", "constrained output is not built"),

@@ -308,3 +308,130 @@ fn a_salt_and_an_extra_key_are_told_apart() {
     let different: std::collections::HashSet<_> = all.iter().collect();
     assert_eq!(different.len(), all.len(), "{all:?}");
 }
+
+mod any_body {
+    //! Bodies that no client would send: an answer or a 400, never a panic.
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::openai::accepted::ACCEPTED;
+    use crate::openai::refused::REFUSED;
+
+    const NAMES: &[&str] = &[
+        "messages",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "model",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "n",
+        "best_of",
+        "max_tokens",
+        "max_completion_tokens",
+        "min_tokens",
+        "stop",
+        "stop_token_ids",
+        "logit_bias",
+        "allowed_token_ids",
+        "bad_words",
+        "logprobs",
+        "top_logprobs",
+        "prompt_logprobs",
+        "stream",
+        "stream_options",
+        "thinking",
+        "enable_thinking",
+        "reasoning",
+        "reasoning_effort",
+        "chat_template_kwargs",
+        "thinking_token_budget",
+        "include_reasoning",
+        "separate_reasoning",
+        "reasoning_split",
+        "stream_reasoning",
+        "repetition_detection",
+        "cache_salt",
+        "extra_key",
+        "request_id",
+        "rid",
+        "priority",
+        "echo",
+        "prompt",
+        "continue_final_message",
+        "add_generation_prompt",
+        "ignore_eos",
+        "parse_special",
+        "response_format",
+    ];
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let words = [
+            "role",
+            "user",
+            "assistant",
+            "tool",
+            "content",
+            "text",
+            "type",
+            "function",
+            "name",
+            "arguments",
+            "tool_calls",
+            "tool_call_id",
+            "id",
+            "max_pattern_size",
+            "include_usage",
+            "effort",
+            "enabled",
+            "{}",
+            "{",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-3i64..5).prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            prop::sample::select(words.to_vec()).prop_map(Value::from),
+            "\\PC{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, move |inner| {
+            let key = prop_oneof![prop::sample::select(words.to_vec()).prop_map(str::to_owned), "[a-z]{1,4}"];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(key, inner, 0..5)
+                    .prop_map(|map| map.into_iter().collect::<Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    fn any_fields() -> impl Strategy<Value = Map<String, Value>> {
+        let refused = REFUSED.iter().map(|(name, _)| *name);
+        let known: Vec<&str> =
+            NAMES.iter().copied().chain(refused).chain(ACCEPTED.iter().map(|(name, _)| *name)).collect();
+        let name = prop_oneof![9 => prop::sample::select(known).prop_map(str::to_owned), 1 => "[a-z_]{1,8}"];
+        prop::collection::vec((name, any_json()), 0..6).prop_map(|fields| fields.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn every_body_is_taken_or_refused(fields in any_fields(), whole in any_json()) {
+            let checked = |error: ApiError| {
+                prop_assert!(error.status.is_client_error(), "{}", error.message);
+                prop_assert!(error.message.chars().count() <= 1001);
+                Ok(())
+            };
+            for outcome in [chat(Value::Object(fields.clone())), ChatRequest::read(whole.clone(), LIMITS, &Map::new())] {
+                outcome.map_or_else(checked, |_| Ok(()))?;
+            }
+            for outcome in [completion(Value::Object(fields)), CompletionRequest::read(whole, LIMITS)] {
+                outcome.map_or_else(checked, |_| Ok(()))?;
+            }
+        }
+    }
+}

@@ -109,7 +109,7 @@ impl Answer {
             Phase::Content | Phase::Block => (reasoning && !self.reasoning_seen, false),
         };
         let tools = options.parse_tools && !self.in_reasoning();
-        let tags = if tools { Tags::Named(options.markers.block_name()) } else { Tags::None };
+        let tags = if tools { Tags::Content(options.markers.block_name()) } else { Tags::None };
         Expect { markers: &options.markers, think_open, think_close, tags, last }
     }
 
@@ -147,10 +147,9 @@ impl Answer {
         let repeated_open = self.in_reasoning() && markup == Markup::ThinkOpen;
         if repeated_open {
             self.phase = Phase::Reasoning;
-        } else {
-            self.take_markup(markup);
+            return Step::Consumed(length);
         }
-        Step::Consumed(length)
+        Step::Consumed(self.take_markup(markup, length, options))
     }
 
     fn step_text(&mut self, rest: &str, options: &ParserOptions, last: bool) -> Step {
@@ -159,24 +158,33 @@ impl Answer {
             Found::TextTo(end) | Found::Markup { start: end @ 1.., .. } => {
                 if self.text(&rest[..end], options) { Step::Stopped } else { Step::Consumed(end) }
             }
-            Found::Markup { end, markup, .. } => {
-                self.take_markup(markup);
-                Step::Consumed(end)
-            }
+            Found::Markup { end, markup, .. } => Step::Consumed(self.take_markup(markup, end, options)),
         }
     }
 
-    /// Changes the phase. Text held for a stop string cannot continue behind the markup.
-    fn take_markup(&mut self, markup: Markup<'_>) {
+    /// Changes the phase; gives how many of the markup's bytes are dealt with. Text held for a stop string cannot
+    /// continue behind the markup.
+    fn take_markup(&mut self, markup: Markup<'_>, length: usize, options: &ParserOptions) -> usize {
         self.flush_stops();
-        self.phase = match markup {
+        match markup {
             Markup::ThinkOpen => {
                 self.reasoning_seen = true;
-                Phase::ReasoningStart
+                self.phase = Phase::ReasoningStart;
             }
-            Markup::ThinkClose => Phase::ContentStart { after_block: false },
-            Markup::Tag(_) => Phase::Block,
-        };
+            Markup::ThinkClose => self.phase = Phase::ContentStart { after_block: false },
+            Markup::Tag(inner) if inner == options.markers.block_name() => self.phase = Phase::Block,
+            // What closes nothing or stands for nothing is not for the reader either.
+            Markup::Tag(inner) if inner.starts_with('/') => self.faults.mismatched_tags += 1,
+            Markup::Stray => self.faults.mismatched_tags += 1,
+            Markup::Tag(_) => {
+                // A call whose block was not opened: the block's machine reads its tag.
+                self.faults.mismatched_tags += 1;
+                self.tools.begin_unopened_block();
+                self.phase = Phase::Block;
+                return 0;
+            }
+        }
+        length
     }
 
     fn step_block(&mut self, rest: &str, options: &ParserOptions, last: bool) -> Step {

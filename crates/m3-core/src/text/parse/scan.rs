@@ -3,6 +3,7 @@
 //! become a marker is reported as partial. What a marker means is the callers' business.
 
 use super::options::Markers;
+use super::tag::{self, OpenTag};
 
 /// Most white space, in bytes, between the namespace marker and its tag; more makes them text.
 const MAX_TAG_SPACE: usize = 64;
@@ -10,13 +11,16 @@ const MAX_TAG_SPACE: usize = 64;
 /// what is ever held back, and so the cost of looking at it again when a piece arrives.
 const MAX_TAG: usize = 256;
 
+const CLOSE_INVOKE: &str = "/invoke";
+
 /// Which tags are valid after the namespace marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tags<'a> {
     /// None: the namespace marker is text.
     None,
-    /// Exactly the tag with this name.
-    Named(&'a str),
+    /// What content may hold of tool markup: the block with this name, a call whose block was not opened, and closing
+    /// tags of both that close nothing.
+    Content(&'a str),
     /// Closing tags of these names.
     Closers(&'a [&'a str]),
     /// Any tag.
@@ -41,6 +45,8 @@ pub(super) enum Markup<'t> {
     ThinkClose,
     /// What stands between the angle brackets: `location`, `/location`, `invoke name="f"`.
     Tag(&'t str),
+    /// Tool markup in content that stands for nothing: cut by the end of the output, or a marker before a marker.
+    Stray,
 }
 
 /// What stands at one position.
@@ -120,6 +126,17 @@ impl<'a> Expect<'a> {
             At::Full { .. } => {}
             other => return other,
         }
+        match self.tag_behind(text) {
+            At::Partial if self.last && matches!(self.tags, Tags::Content(_)) => {
+                At::Full { markup: Markup::Stray, length: text.len() }
+            }
+            found => found,
+        }
+    }
+
+    /// `text` starts with the namespace marker.
+    fn tag_behind<'t>(&self, text: &'t str) -> At<'t> {
+        let namespace = &self.markers.namespace.text;
         let after = &text[namespace.len()..];
         let tag = after.trim_ascii_start();
         let space = after.len() - tag.len();
@@ -128,6 +145,15 @@ impl<'a> Expect<'a> {
         }
         if tag.is_empty() {
             return At::Partial;
+        }
+        if matches!(self.tags, Tags::Content(_)) {
+            match match_literal(tag, namespace) {
+                At::Text => {}
+                At::Partial => return At::Partial,
+                At::Full { .. } => {
+                    return At::Full { markup: Markup::Stray, length: namespace.len() + space };
+                }
+            }
         }
         let Some(inner) = tag.strip_prefix('<') else { return At::Text };
         self.inner_at(inner, namespace.len() + space + 1)
@@ -155,7 +181,11 @@ impl Tags<'_> {
     fn accept(&self, inner: &str) -> bool {
         match self {
             Self::None => false,
-            Self::Named(name) => inner == *name,
+            Self::Content(block) => {
+                let name = inner.strip_prefix('/').unwrap_or(inner);
+                let called = matches!(tag::read_open(inner), OpenTag::Invoke { name: Some(_) });
+                name == *block || inner == CLOSE_INVOKE || called
+            }
             Self::Closers(names) => inner.strip_prefix('/').is_some_and(|name| names.contains(&name)),
             Self::Any => !matches!(inner.trim(), "" | "/"),
         }
@@ -164,7 +194,13 @@ impl Tags<'_> {
     fn may_become(&self, inner: &str) -> bool {
         match self {
             Self::None => false,
-            Self::Named(name) => name.starts_with(inner),
+            Self::Content(block) => {
+                let name = inner.strip_prefix('/').unwrap_or(inner);
+                let attributes = inner.strip_prefix(tag::INVOKE).unwrap_or_default();
+                block.starts_with(name)
+                    || tag::INVOKE.starts_with(name)
+                    || attributes.starts_with(|letter: char| letter.is_ascii_whitespace())
+            }
             Self::Closers(names) => match inner.strip_prefix('/') {
                 Some(begun) => names.iter().any(|name| name.starts_with(begun)),
                 None => inner.is_empty(),
@@ -204,7 +240,7 @@ mod tests {
     #[test]
     fn holds_exactly_the_longest_possible_marker_prefix() {
         let markers = Markers::default();
-        let expect = expect(&markers, Tags::Named("tool_call"));
+        let expect = expect(&markers, Tags::Content("tool_call"));
         for (text, safe) in [
             ("a < b", 5),
             ("a <", 2),
@@ -225,7 +261,7 @@ mod tests {
     fn finds_markers_and_tags() {
         let markers = Markers::default();
         let text = format!("ab{NS}\n <tool_call>c");
-        let found = expect(&markers, Tags::Named("tool_call")).find(&text);
+        let found = expect(&markers, Tags::Content("tool_call")).find(&text);
         assert_eq!(found, Found::Markup { start: 2, end: text.len() - 1, markup: Markup::Tag("tool_call") });
         let found = expect(&markers, Tags::Any).find("汉<mm:think>");
         assert_eq!(found, Found::Markup { start: 3, end: 13, markup: Markup::ThinkOpen });
@@ -247,6 +283,25 @@ mod tests {
         let fits = "y".repeat(MAX_TAG);
         assert!(matches!(expect.at(&format!("{NS}<{fits}>")), At::Full { .. }));
         assert_eq!(expect.at(&format!("{NS}<{fits}")), At::Partial);
+    }
+
+    #[test]
+    fn content_knows_calls_without_their_block_and_closers_that_close_nothing() {
+        let markers = Markers::default();
+        let expect = Expect::tags(&markers, Tags::Content("tool_call"), false);
+        for tail in ["<tool_call>", "</tool_call>", "</invoke>", "<invoke name=\"f\">", " <invoke name=f>"] {
+            assert!(matches!(expect.at(&format!("{NS}{tail}")), At::Full { .. }), "{tail}");
+        }
+        for tail in ["", "<", "</", "<to", "</inv", "<invoke", "<invoke na"] {
+            let text = format!("{NS}{tail}");
+            assert_eq!(expect.at(&text), At::Partial, "{tail}");
+            let cut = Expect { last: true, ..expect }.at(&text);
+            assert_eq!(cut, At::Full { markup: Markup::Stray, length: text.len() }, "{tail}");
+        }
+        for tail in ["x", "<b", "<b>", "</b>", "<invoke>", "<invoker", "<invoke title=\"f\">", "</invoke x"] {
+            assert_eq!(expect.at(&format!("{NS}{tail}")), At::Text, "{tail}");
+        }
+        assert_eq!(Expect { last: true, ..expect }.at("]<]mini"), At::Text);
     }
 
     #[test]

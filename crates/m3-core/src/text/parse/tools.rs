@@ -29,6 +29,8 @@ pub(super) struct ToolParser {
     started: usize,
     ids: IdSource,
     stop: Option<StopMatcher>,
+    /// The block began with a call, without a tag of its own: text behind a call ends it.
+    unopened: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,13 @@ impl ToolParser {
             } else {
                 None
             },
+            unopened: false,
         }
+    }
+
+    /// What follows is a block whose opening tag is missing.
+    pub(super) fn begin_unopened_block(&mut self) {
+        self.unopened = true;
     }
 
     /// Whether stop strings that end in values are found.
@@ -98,11 +106,17 @@ impl ToolParser {
             Found::TextTo(0) if around.last => Progress::Consumed(rest.len()),
             Found::TextTo(0) => Progress::Wait,
             Found::TextTo(end) | Found::Markup { start: end @ 1.., .. } => {
-                self.stray.push_str(&rest[..end]);
+                let text = &rest[..end];
+                let space = text.len() - text.trim_start().len();
+                if self.unopened && space < end && matches!(self.place, Place::Block) {
+                    self.unopened = false;
+                    return Progress::Closed(space);
+                }
+                self.stray.push_str(text);
                 Progress::Consumed(end)
             }
             Found::Markup { end, markup: Markup::Tag(inner), .. } => self.take_tag(inner, end, around),
-            Found::Markup { .. } => unreachable!("only tags are expected inside a block"),
+            Found::Markup { .. } => unreachable!("only whole tags are expected inside a block"),
         }
     }
 
@@ -145,6 +159,7 @@ impl ToolParser {
             around.faults.unclosed_calls += 1;
             self.end_call(around);
         }
+        self.unopened = false;
         Progress::Closed(length)
     }
 

@@ -207,3 +207,44 @@ fn elements_may_carry_the_names_of_the_grammar() {
         one(&format!("{OPEN}⟨<invoke>a⟨</invoke>⟨<tool_call>b⟨</tool_call>⟨<item>c⟨</item>{CLOSE}"));
     assert_eq!(value, json!({"invoke": "a", "tool_call": "b", "item": "c"}));
 }
+
+#[test]
+fn a_call_whose_block_was_not_opened_is_a_call() {
+    let (content, calls, faults) =
+        answer("Hi ⟨<invoke name=\"f\">⟨<days>1⟨</days>⟨</invoke>\n⟨</tool_call>after");
+    assert_eq!(content.as_deref(), Some("Hi after"));
+    assert_eq!(calls, [("f".to_owned(), json!({"days": 1}))]);
+    assert_eq!(faults.mismatched_tags, 1);
+    let (content, calls, _) =
+        answer("⟨<invoke name=\"f\">⟨</invoke>\n⟨<invoke name=\"g\">⟨</invoke>\n and ]<] more");
+    assert_eq!(content.as_deref(), Some("and ]<] more"));
+    assert_eq!(calls.len(), 2);
+    let (content, calls, _) = answer("⟨<invoke name=\"f\">⟨<city>Rome");
+    assert_eq!((content, calls), (None, vec![("f".to_owned(), json!({"city": "Rome"}))]));
+}
+
+#[test]
+fn closing_tags_that_close_nothing_do_not_show() {
+    for text in ["Hi ⟨</tool_call>there", "Hi ⟨</invoke>there", "Hi ⟨</invoke>⟨ </tool_call>there"] {
+        let (content, calls, faults) = answer(text);
+        assert_eq!((content.as_deref(), calls.len()), (Some("Hi there"), 0), "{text}");
+        assert!(faults.mismatched_tags > 0);
+    }
+    let (content, calls, _) =
+        answer("a⟨<tool_call>⟨<tool_call>⟨<invoke name=\"f\">⟨</invoke>⟨</tool_call>⟨</tool_call>b");
+    assert_eq!((content.as_deref(), calls.len()), (Some("ab"), 1));
+}
+
+#[test]
+fn an_opening_tag_that_the_end_has_cut_does_not_show() {
+    for tail in ["⟨", "⟨⟨", "⟨ ]<]mini", "⟨<", "⟨ <tool_ca", "⟨</tool_call", "⟨ <invoke name=\"f"]
+    {
+        let (content, calls, _) = answer(&format!("Hi {tail}"));
+        assert_eq!((content.as_deref(), calls.len()), (Some("Hi "), 0), "{tail}");
+    }
+    // What only resembles the marker is text.
+    for tail in ["⟨x", "⟨<b>", "]<]mini"] {
+        let (content, _, _) = answer(&format!("Hi {tail}"));
+        assert_eq!(content, Some(ns(&format!("Hi {tail}"))), "{tail}");
+    }
+}
