@@ -1,0 +1,94 @@
+//! Which model is served, under which names, with which text side.
+
+use std::path::PathBuf;
+
+use super::values::{bad, conflict, count, one_of, optional};
+use crate::args::{ArgError, Parsed};
+use crate::openai::thinking::check_kwargs;
+
+/// Which model, under which names, with which text side.
+#[derive(Clone, Debug)]
+pub struct ModelOptions {
+    /// `None` is the bundled model.
+    pub dir: Option<PathBuf>,
+    pub served_names: Vec<String>,
+    pub tokenizer: Option<PathBuf>,
+    pub chat_template: Option<PathBuf>,
+    pub skip_tokenizer: bool,
+    pub template_kwargs: serde_json::Map<String, serde_json::Value>,
+    /// The checkpoint cannot answer without thinking.
+    pub always_thinks: bool,
+    /// Use `generation_config.json`; off = neutral defaults.
+    pub model_defaults: bool,
+    pub random_seed: Option<u64>,
+    pub max_logprobs: u32,
+    /// What the checkpoint must hold, when it was said.
+    pub quantization: Option<String>,
+}
+
+impl ModelOptions {
+    /// The first word or `--model` names the folder.
+    pub fn read(parsed: &Parsed) -> Result<Self, ArgError> {
+        let dir = model(parsed)?;
+        let defaults = one_of(parsed, "sampling-defaults", &["model", "auto", "openai", "vllm"])?;
+        let quantization = one_of(parsed, "quantization", &["auto", "none", "mxfp8", "modelopt", "fp8"])?;
+        Ok(ModelOptions {
+            dir: dir.map(PathBuf::from),
+            served_names: served_names(parsed)?,
+            tokenizer: parsed.value("tokenizer").map(PathBuf::from),
+            chat_template: parsed.value("chat-template").map(PathBuf::from),
+            skip_tokenizer: parsed.has("skip-tokenizer-init"),
+            template_kwargs: template_kwargs(parsed)?,
+            always_thinks: parsed.has("force-thinking"),
+            model_defaults: !matches!(defaults, Some("openai" | "vllm")),
+            random_seed: optional(parsed, "random-seed", "a whole number of at least 0")?,
+            max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,
+            quantization: quantization.filter(|name| *name != "auto").map(str::to_owned),
+        })
+    }
+}
+
+/// A word and `--model` are the same thing; two different folders are a mistake.
+fn model(parsed: &Parsed) -> Result<Option<&str>, ArgError> {
+    if let Some(extra) = parsed.words.get(1) {
+        return Err(match parsed.behind_switch.range(..2).next() {
+            Some((at, flag)) => {
+                ArgError::SwitchValue { flag: flag.clone(), value: parsed.words[*at].clone() }
+            }
+            None => ArgError::ExtraWord(extra.clone()),
+        });
+    }
+    let named: Vec<&str> = parsed.words.iter().chain(parsed.many("model")).map(String::as_str).collect();
+    match named.iter().find(|name| **name != named[0]) {
+        Some(other) => Err(conflict(
+            &format!("the model {}", named[0]),
+            &format!("the model {other}"),
+            "a server has one model",
+        )),
+        None if named.first() == Some(&"") => Err(bad("model", "", "a folder")),
+        None => Ok(named.first().copied()),
+    }
+}
+
+fn served_names(parsed: &Parsed) -> Result<Vec<String>, ArgError> {
+    let names = parsed.many("served-model-name");
+    match names.iter().find(|name| name.trim().is_empty()) {
+        Some(name) => Err(bad("served-model-name", name, "a name of at least one character")),
+        None => Ok(names.to_vec()),
+    }
+}
+
+fn template_kwargs(parsed: &Parsed) -> Result<serde_json::Map<String, serde_json::Value>, ArgError> {
+    let name = "default-chat-template-kwargs";
+    let kwargs = json_object(parsed, name)?;
+    if let Err(error) = check_kwargs("it", &kwargs) {
+        let text = parsed.value(name).unwrap_or_default();
+        return Err(bad(name, text, &format!("variables of the chat template ({})", error.message)));
+    }
+    Ok(kwargs)
+}
+
+fn json_object(parsed: &Parsed, name: &str) -> Result<serde_json::Map<String, serde_json::Value>, ArgError> {
+    let Some(text) = parsed.value(name) else { return Ok(serde_json::Map::new()) };
+    serde_json::from_str(text).map_err(|error| bad(name, text, &format!("a JSON object ({error})")))
+}
