@@ -188,7 +188,7 @@ def main():
     torch.manual_seed(7)
     for form in (0, 2):
         mine = [item for item in index if item.get("FORMAT", 0) == form]
-        moe = Moe(form) if any(item["family"].startswith("moe") for item in mine) else None
+        moe = Moe(form) if any(item["family"].startswith(("moe", "stream")) for item in mine) else None
         copies, kernels = {}, {}
         for item in mine:
             kernel = Kernel(
@@ -204,7 +204,7 @@ def main():
                 kernels[item["file"]].dependent = True
                 again = measure(kernels[item["file"]], item, item["what"], item["tokens"], item["splits"], moe, copies)
                 item["us_dependent"] = again["us"]
-        del moe, copies
+        del moe, copies, kernels
         torch.cuda.empty_cache()
     out.write_text(json.dumps(results))
     report(results)
