@@ -5,16 +5,17 @@
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 mod bound;
+mod client;
 mod model;
 mod report;
 mod session;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use backend_sm90::DRIVER;
 use backend_sm90::backend::Sm90Backend;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use m3_abi::Driver;
 
 use bound::{Ceilings, Load};
@@ -34,6 +35,9 @@ const OPERATION_REPEATS: usize = 7;
 #[derive(Debug, Parser)]
 #[command(name = "m3-bench-sm90", version, about = "Measures the Hopper backend on this machine")]
 struct Arguments {
+    /// Without one: steps, prefills and their operations.
+    #[command(subcommand)]
+    task: Option<Task>,
     #[arg(long, default_value_t = 0)]
     device: u32,
     #[arg(long, value_delimiter = ',', default_values = ["tp8", "full"])]
@@ -59,27 +63,61 @@ struct Arguments {
     #[arg(long)]
     no_operations: bool,
     /// Where the record goes.
-    #[arg(long, default_value = "sm90.json")]
+    #[arg(long, global = true, default_value = "sm90.json")]
     out: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Streams from a running server.
+    Serve(client::Load),
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    match &arguments.task {
+        Some(Task::Serve(load)) => serve(load, &arguments),
+        None => steps(&arguments),
+    }
+}
+
+fn serve(load: &client::Load, arguments: &Arguments) -> Result<()> {
+    let mut found = Vec::new();
+    for concurrency in &load.concurrency {
+        let report = load.measure(*concurrency);
+        println!("{}", report.line());
+        found.push(report);
+    }
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    write(&arguments.out, &serde_json::json!({"command": command, "date": date(), "serve": found}))
+}
+
+/// After every model, so that a run that is cut short leaves what it has.
+fn write(out: &Path, record: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(record)? + "\n";
+    std::fs::write(out, text).with_context(|| out.display().to_string())
+}
+
+fn date() -> String {
+    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output();
+    let date = date.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    date.trim().to_owned()
+}
+
+fn steps(arguments: &Arguments) -> Result<()> {
     let mut report = describe(arguments.device)?;
     println!("{}, driver {}, {}", report.device, report.driver, report.date);
     for shape in &arguments.shapes {
         for weights in &arguments.weights {
             let model = Model::new(*shape, *weights)?;
             println!("\n{}", model.name);
-            let found = measure(&model, *weights, &arguments).unwrap_or_else(|error| {
+            let found = measure(&model, *weights, arguments).unwrap_or_else(|error| {
                 println!("not measured: {error:#}");
                 let failures = vec![format!("{error:#}")];
                 ModelReport { name: model.name.clone(), failures, ..ModelReport::default() }
             });
             report.models.push(found);
-            // After every model, so that a run that is cut short leaves what it has.
-            let text = serde_json::to_string_pretty(&report)? + "\n";
-            std::fs::write(&arguments.out, text).with_context(|| arguments.out.display().to_string())?;
+            write(&arguments.out, &report)?;
         }
     }
     println!("\nrecorded in {}", arguments.out.display());
@@ -89,12 +127,10 @@ fn main() -> Result<()> {
 fn describe(device: u32) -> Result<Report> {
     let opened = m3_gpu::device::Device::cuda(device)?;
     let info = opened.info();
-    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output();
-    let date = date.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     let pack = m3_gpu::pack::Pack::read(backend_sm90::PACK, DRIVER.name())?;
     Ok(Report {
         command: std::env::args().collect::<Vec<_>>().join(" "),
-        date: date.trim().to_owned(),
+        date: date(),
         device: format!("{} ({} processors)", info.name, info.processors),
         driver: info.driver.clone(),
         kernels: pack.hash().to_owned(),
