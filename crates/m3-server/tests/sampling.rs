@@ -79,6 +79,13 @@ async fn only_allowed_ids_are_sampled() {
     let image = ids("]<]image[>[")[0];
     let (status, refused) = server.post(RAW, with(body, json!({"allowed_token_ids": [image]}))).await;
     assert_eq!((status, refused["error"]["param"].as_str()), (400, Some("allowed_token_ids")));
+    // What leaves no token between them ends the answer.
+    let against = json!({"prompt": "x", "max_tokens": 9, "allowed_token_ids": [70], "bad_words": ["F"]});
+    let answer = server.good(RAW, against).await;
+    assert_eq!(
+        (&answer["choices"][0]["text"], &answer["choices"][0]["finish_reason"]),
+        (&json!(""), &json!("stop"))
+    );
     assert_eq!(server.get("/health").await.0, 200);
 }
 
@@ -245,6 +252,14 @@ async fn the_last_message_can_be_gone_on_with() {
         (json!({"messages": [{"role": "assistant", "content": ""}]}), "messages[0].content"),
         (json!({"add_generation_prompt": true}), "add_generation_prompt"),
         (json!({"continue_final_message": false, "echo": true}), "echo"),
+        (
+            json!({"messages": [{"role": "assistant", "content": "a", "prefix": true}, {"role": "user", "content": "b"}]}),
+            "messages[0].prefix",
+        ),
+        (
+            json!({"messages": [{"role": "assistant", "content": "a", "partial": true}], "continue_final_message": false}),
+            "continue_final_message",
+        ),
     ] {
         let (status, refused) = server.post(CHAT, with(body.clone(), fields)).await;
         assert_eq!((status, refused["error"]["param"].as_str()), (400, Some(param)), "{refused}");

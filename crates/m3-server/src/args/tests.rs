@@ -200,7 +200,9 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         assert!(seen.insert(*name), "{name} stands twice in the table");
     }
     let readers = [
-        include_str!("options.rs"),
+        include_str!("options/model.rs"),
+        include_str!("options/device.rs"),
+        include_str!("options/http.rs"),
         include_str!("../main.rs"),
         include_str!("../tools/mod.rs"),
         include_str!("../chat.rs"),

@@ -4,10 +4,21 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// Whether the last message says so itself (`prefix` or `partial`, as some clients send it).
-pub fn last_is_partial(messages: &[Value]) -> bool {
-    let is_on = |message: &Value, name: &str| message.get(name) == Some(&Value::Bool(true));
-    messages.last().is_some_and(|message| is_on(message, "prefix") || is_on(message, "partial"))
+/// Whether the last message says so itself (`prefix` or `partial`, as some clients send it). 400 where any other does.
+pub fn last_is_partial(messages: &[Value]) -> Result<bool, ApiError> {
+    let says_so = |message: &Value| {
+        let names = ["prefix", "partial"];
+        names.into_iter().find(|name| message.get(name) == Some(&Value::Bool(true)))
+    };
+    let Some((last, earlier)) = messages.split_last() else { return Ok(false) };
+    for (at, message) in earlier.iter().enumerate() {
+        if let Some(name) = says_so(message) {
+            let param = format!("messages[{at}].{name}");
+            let sentence = format!("{param} cannot be honoured: only the last message can be left open");
+            return Err(ApiError::unsupported(&param, sentence));
+        }
+    }
+    Ok(says_so(last).is_some())
 }
 
 /// Only an answer's text can be left open: a call or a reasoning that was begun has no place to go on from.

@@ -90,7 +90,13 @@ impl Ending {
     fn take(fields: &mut Fields, messages: &[Value]) -> Result<Self, ApiError> {
         let asked = fields.take::<bool>("continue_final_message")?;
         let prompted = fields.take::<bool>("add_generation_prompt")?;
-        let continue_final = asked.unwrap_or_else(|| conversation::last_is_partial(messages));
+        let partial = conversation::last_is_partial(messages)?;
+        if partial && asked == Some(false) {
+            let sentence =
+                "continue_final_message is false, and the last message says that it is to be continued";
+            return Err(ApiError::invalid("continue_final_message", sentence));
+        }
+        let continue_final = asked.unwrap_or(partial);
         if continue_final && prompted == Some(true) {
             let sentence = "add_generation_prompt and continue_final_message cannot both be true: the answer starts \
                             either after a generation prompt or inside the last message";

@@ -96,7 +96,7 @@ impl ResponsesRequest {
         let (chat_tools, tools_echo) = tools::read(fields.take_value("tools"))?;
         let choice = fields.take_value("tool_choice");
         let chat_choice = choice.as_ref().map(tools::choice).transpose()?;
-        echo.insert("tools".into(), tools_echo);
+        echo.insert("tools".into(), m3_core::text::exact::plain(tools_echo));
         echo.insert("tool_choice".into(), choice.unwrap_or_else(|| "auto".into()));
         let switches = Switches::take(&mut fields)?;
         let top_logprobs = fields.take_value("top_logprobs");

@@ -21,21 +21,23 @@ pub trait MaskSource: Send + Sync {
     fn start(&self) -> Box<dyn TokenMask>;
 }
 
-/// One mask out of all; `None` when nothing is limited.
-pub fn start(sources: &[Arc<dyn MaskSource>]) -> Option<Box<dyn TokenMask>> {
+/// One mask out of all; `None` when nothing is limited. Where several masks leave no token between them, the answer can
+/// only end: with one of `ends`, the end-of-turn ids.
+pub fn start(sources: &[Arc<dyn MaskSource>], ends: &[u32]) -> Option<Box<dyn TokenMask>> {
     match sources {
         [] => None,
         [one] => Some(one.start()),
-        many => Some(Box::new(All {
-            masks: many.iter().map(|source| source.start()).collect(),
-            scratch: Vec::new(),
-        })),
+        many => {
+            let masks = many.iter().map(|source| source.start()).collect();
+            Some(Box::new(All { masks, ends: ends.to_vec(), scratch: Vec::new() }))
+        }
     }
 }
 
 /// Allows what every one of its masks allows.
 struct All {
     masks: Vec<Box<dyn TokenMask>>,
+    ends: Vec<u32>,
     scratch: Vec<u32>,
 }
 
@@ -47,6 +49,11 @@ impl TokenMask for All {
             self.scratch.resize(words.len(), 0);
             mask.fill(&mut self.scratch);
             words.iter_mut().zip(&self.scratch).for_each(|(word, allowed)| *word &= allowed);
+        }
+        if words.iter().all(|word| *word == 0) {
+            for end in &self.ends {
+                words[*end as usize / 32] |= 1 << (end % 32);
+            }
         }
     }
 

@@ -64,18 +64,18 @@ fn a_budget_ends_reasoning_and_nothing_else() {
         assert!(count == vocab_size || (count == 1 && allowed[close as usize]));
         count == 1
     };
-    let start = |budget, mode| ThinkingBudget::new(budget, mode, &markers, vocab_size).unwrap().start();
-    let mut mask = start(2, ThinkingMode::Enabled);
+    let begin = |budget, mode| ThinkingBudget::new(budget, mode, &markers, vocab_size).unwrap().start();
+    let mut mask = begin(2, ThinkingMode::Enabled);
     for (token, forced) in [(50, false), (51, false), (close, true), (52, false), (open, false), (53, false)]
     {
         assert_eq!(only_close(mask.as_mut()), forced, "before {token}");
         mask.accept(token);
     }
-    let mut mask = start(0, ThinkingMode::Adaptive);
+    let mut mask = begin(0, ThinkingMode::Adaptive);
     assert!(!only_close(mask.as_mut()));
     mask.accept(open);
     assert!(only_close(mask.as_mut()));
-    let mut mask = start(1, ThinkingMode::Adaptive);
+    let mut mask = begin(1, ThinkingMode::Adaptive);
     for token in [50, 51, 52, close, 53] {
         assert!(!only_close(mask.as_mut()), "an answer without reasoning is not limited");
         mask.accept(token);
@@ -89,9 +89,13 @@ fn several_masks_allow_what_all_allow() {
         Arc::new(AllowedTokens::new(&[3, 40, 99], vocab_size)),
         Arc::new(AllowedTokens::new(&[40, 99, 5], vocab_size)),
     ];
-    let mut mask = start(&all).unwrap();
+    let mut mask = start(&all, &[7]).unwrap();
     let allowed = allows(mask.as_mut(), vocab_size);
     let ids: Vec<usize> = (0..vocab_size).filter(|id| allowed[*id]).collect();
     assert_eq!(ids, [40, 99]);
-    assert!(start(&[]).is_none());
+    assert!(start(&[], &[7]).is_none());
+    let mut against = all;
+    against.push(Arc::new(AllowedTokens::new(&[5], vocab_size)));
+    let allowed = allows(start(&against, &[7]).unwrap().as_mut(), vocab_size);
+    assert_eq!((0..vocab_size).filter(|id| allowed[*id]).collect::<Vec<_>>(), [7], "the answer can only end");
 }
