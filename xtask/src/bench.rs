@@ -1,6 +1,8 @@
 //! `cargo xtask bench WHAT`: measures on this machine, prints, and records JSON under `bench/` with device, date and
 //! command. Never part of CI: machines are noisy.
 
+mod server;
+
 use crate::kernels;
 use crate::process::{cargo, cargo_with, target_folder, works};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -17,6 +19,10 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     if what == "sm90" {
         return gpu(root, what);
     }
+    if what == "server" {
+        // The server is another process, always a release build; what the load costs does not count.
+        return record(root, what, &server::run(root)?);
+    }
     if cfg!(debug_assertions) {
         // Figures of a debug build mean nothing.
         return cargo(root, &["run", "--release", "--package", "xtask", "--", "bench", what]);
@@ -28,7 +34,7 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     let result = match what {
         "cpu" => cpu()?,
         "tokenizer" => tokenizer()?,
-        other => bail!("no benchmark is called `{other}`; there are cpu, tokenizer and sm90"),
+        other => bail!("no benchmark is called `{other}`; there are cpu, tokenizer, server and sm90"),
     };
     record(root, what, &result)
 }

@@ -79,7 +79,7 @@ enum Task {
     Goldens,
     /// Measure this machine and a backend on it, and record JSON under `bench/`.
     Bench {
-        /// `cpu`
+        /// `cpu`, `tokenizer` or `server`
         what: String,
     },
     /// Run the engine's simulation for as many worlds of a hundred random requests each.

@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     cargo(root, &["build", "--workspace"])?;
     if with_python {
         crate::kernels::gate(root)?;
-        openai_client(root)?;
+        official_clients(root)?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;
     cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])
@@ -35,17 +35,20 @@ pub(crate) fn soak(root: &Path, worlds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The official client against `m3 serve` on the bundled model.
-fn openai_client(root: &Path) -> Result<()> {
+/// The official clients against `m3 serve` on the bundled model.
+fn official_clients(root: &Path) -> Result<()> {
     let scripts = root.join("crates/m3-server/tests/python");
     let python = python::environment(root, &scripts.join("requirements.txt"))?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut server = Server::start(root, port)?;
     server.wait_until_ready(port)?;
     let url = format!("http://127.0.0.1:{port}/v1");
-    let script = scripts.join("test_openai.py");
-    let script = script.to_str().context("the workspace's path is not UTF-8")?;
-    crate::process::run(root, &python, &[script, &url])
+    for name in ["test_openai.py", "test_responses.py", "test_anthropic.py"] {
+        let script = scripts.join(name);
+        let script = script.to_str().context("the workspace's path is not UTF-8")?;
+        crate::process::run(root, &python, &[script, &url])?;
+    }
+    Ok(())
 }
 
 /// Killed when the test ends, however it ends.
@@ -79,7 +82,7 @@ impl Server {
     }
 }
 
-fn ready(port: u16) -> Result<bool> {
+pub(crate) fn ready(port: u16) -> Result<bool> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;

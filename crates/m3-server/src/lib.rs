@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod model;
 pub mod native;
 pub mod openai;
+pub mod openapi;
 pub mod phase;
 pub mod progress;
 pub mod rename;

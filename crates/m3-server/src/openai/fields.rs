@@ -66,6 +66,8 @@ impl Fields {
 
     /// Takes a field as it stands.
     pub fn take_value(&mut self, name: &str) -> Option<Value> {
+        #[cfg(test)]
+        record(&self.prefix, name);
         self.map.shift_remove(name).filter(|value| !value.is_null())
     }
 
@@ -177,4 +179,25 @@ pub fn kind(value: &Value) -> &'static str {
         Value::Object(_) if exact::integer(value).is_some() => "a number",
         Value::Object(_) => "an object",
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Names of body fields that were looked for.
+    static RECORDED: std::cell::RefCell<std::collections::BTreeSet<String>> = std::cell::RefCell::default();
+}
+
+#[cfg(test)]
+fn record(prefix: &str, name: &str) {
+    if prefix.is_empty() {
+        RECORDED.with_borrow_mut(|names| names.insert(name.to_owned()));
+    }
+}
+
+/// The names of body fields that `read` looked for.
+#[cfg(test)]
+pub(crate) fn recorded(read: impl FnOnce()) -> std::collections::BTreeSet<String> {
+    RECORDED.take();
+    read();
+    RECORDED.take()
 }

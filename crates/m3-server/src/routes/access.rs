@@ -18,8 +18,8 @@ pub(super) const REQUEST_ID: &str = "x-request-id";
 const X_API_KEY: &str = "x-api-key";
 const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// Probes must work without a key: routers and kubelets have none.
-const OPEN: [&str; 4] = ["/health", "/live", "/ready", "/ping"];
+/// Probes must work without a key: routers and kubelets have none. The document tells nothing of this server.
+const OPEN: [&str; 6] = ["/health", "/live", "/ready", "/ping", "/openapi.json", "/docs"];
 /// Routes that touch the requests of others.
 const ADMIN: [&str; 3] = ["/flush_cache", "/reset_prefix_cache", "/abort_request"];
 

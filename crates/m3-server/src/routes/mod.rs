@@ -4,6 +4,7 @@ mod access;
 mod admin;
 mod chat;
 mod completions;
+mod docs;
 mod generate;
 mod info;
 mod messages;
@@ -11,6 +12,7 @@ mod models;
 mod parsing;
 mod probes;
 mod responses;
+mod table;
 mod text;
 
 use std::sync::Arc;
@@ -21,7 +23,6 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::{App, Serving};
@@ -31,48 +32,12 @@ use crate::openai::generation::is_request_id;
 use crate::shape::Head;
 pub use access::Caller;
 pub use chat::{prepare as prepare_chat, render as render_chat};
+pub use table::{ROUTES, Row};
 
 /// All routes of a server.
 pub fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(chat::create))
-        .route("/v1/chat/completions/render", post(text::render_chat))
-        .route("/apply-template", post(text::apply_template))
-        .route("/v1/completions", post(completions::create))
-        .route("/v1/responses", post(responses::create))
-        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
-        .route("/v1/responses/{id}/cancel", post(responses::cancel))
-        .route("/v1/responses/{id}/input_items", get(responses::input_items))
-        .route("/v1/messages", post(messages::create))
-        .route("/v1/messages/count_tokens", post(messages::count_tokens))
-        .route("/generate", post(generate::create).put(generate::create))
-        .route("/invocations", post(admin::invocations))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*name}", get(models::one))
-        .route("/tokenize", post(text::tokenize))
-        .route("/v1/tokenize", post(text::tokenize))
-        .route("/detokenize", post(text::detokenize))
-        .route("/v1/detokenize", post(text::detokenize))
-        .route("/parse_function_call", post(parsing::function_call))
-        .route("/separate_reasoning", post(parsing::separate_reasoning))
-        .route("/tokenizer_info", get(info::tokenizer))
-        .route("/server_info", get(info::server))
-        .route("/get_server_info", get(info::server))
-        .route("/model_info", get(info::model))
-        .route("/get_model_info", get(info::model))
-        .route("/version", get(info::version))
-        .route("/load", get(info::load))
-        .route("/get_load", get(info::get_load))
-        .route("/v1/loads", get(info::loads))
-        .route("/flush_cache", post(admin::flush_cache).get(admin::flush_cache))
-        .route("/reset_prefix_cache", post(admin::flush_cache))
-        .route("/abort_request", post(admin::abort))
-        .route("/ping", get(probes::health).post(probes::health))
-        .route("/health_generate", get(admin::health_generate))
-        .route("/health", get(probes::health))
-        .route("/live", get(probes::live))
-        .route("/ready", get(probes::ready))
-        .route("/metrics", get(metrics))
+    let router = ROUTES.iter().fold(Router::new(), |router, row| router.route(row.path, row.handler()));
+    router
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(panicked))
