@@ -24,7 +24,7 @@ pub struct Header {
     pub architecture: String,
     /// Package and version of every compiler that had a hand in it.
     pub toolchain: BTreeMap<String, String>,
-    /// SPDX names of what the code was made from.
+    /// Of everything that is in the code, in words.
     pub licences: Vec<String>,
     /// Dims that some kernel was compiled for; all others are run-time values.
     pub compiled_dims: Vec<String>,

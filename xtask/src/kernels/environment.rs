@@ -36,7 +36,7 @@ pub(super) fn ready(root: &Path) -> Result<String> {
     if !works(&base, &["-c", "import venv, ensurepip"]) {
         bail!("{base} has no venv or ensurepip module; on Debian and Ubuntu: apt-get install {base}-venv");
     }
-    println!("making the kernels' Python environment (once, about 250 MB to download)");
+    println!("making the kernels' Python environment (once, about 410 MB to download)");
     run(root, &base, &["-m", "venv", "--clear", &utf8(&venv)?])?;
     install(root, &python, &utf8(&requirements)?)?;
     std::fs::write(marker, wanted)?;

@@ -7,8 +7,12 @@ use m3_gpu::pack::{Function, Header, Kernel, Pack, sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Our own sources; the compilers leave nothing of their own in the code.
-const LICENCES: [&str; 1] = ["Apache-2.0"];
+/// Our own sources, Triton's language library, and what compilers link in as object code.
+const LICENCES: [&str; 3] = [
+    "Apache-2.0",
+    "MIT (Triton's language library)",
+    "CUDA EULA (device functions of libdevice and headers, as code)",
+];
 /// Shared memory that a block may use on Hopper, in bytes.
 const SHARED_LIMIT: u64 = 227 * 1024;
 
