@@ -42,7 +42,7 @@ def gemm(
     """Grid (ceil(M / BLOCK_M) * ceil(N / BLOCK_N), splits); splits is 1 unless SPLIT.
 
     `scales` u8 [N, K / 32], null for bf16. With SPLIT: `partials` f32 [splits, M, N], `counters` i32 [grid 0], zero before
-    the first launch and after every launch; both null otherwise. Choose splits by N and K alone: a row's result then does
+    the first launch and after every launch; neither is touched with one split. Choose splits by N and K alone: a row's result then does
     not depend on M.
     """
     wait_for_inputs()
@@ -71,12 +71,14 @@ def gemm(
         places = m.to(tl.int64)[:, None] * N + n[None, :]
         valid = (m < M)[:, None] & (n < N)[None, :]
     if SPLIT:
-        stride = M.to(tl.int64) * N
-        last, total = sum_parts(
-            acc, partials, places, stride, valid, counters + tile, tl.program_id(1), tl.num_programs(1),
-            BLOCK_N if SWAP else BLOCK_M, BLOCK_M if SWAP else BLOCK_N,
-        )
-        if last:
-            _store(out, total, places, valid, OUT_F32)
+        if tl.num_programs(1) > 1:
+            last, total = sum_parts(
+                acc, partials, places, M.to(tl.int64) * N, valid, counters + tile, tl.program_id(1), tl.num_programs(1),
+                BLOCK_N if SWAP else BLOCK_M, BLOCK_M if SWAP else BLOCK_N,
+            )
+            if last:
+                _store(out, total, places, valid, OUT_F32)
+        else:
+            _store(out, acc, places, valid, OUT_F32)
     else:
         _store(out, acc, places, valid, OUT_F32)

@@ -137,7 +137,8 @@ def sum_parts(acc, partials, places, stride, valid, counter, split, splits, SHAP
     total = tl.zeros((SHAPE_0, SHAPE_1), dtype=tl.float32)
     if last:
         tl.debug_barrier()
-        for part in range(splits):
+        # Unrolled, so that several parts are under way at once.
+        for part in tl.range(0, splits, loop_unroll_factor=4):
             total += tl.load(partials + part * stride + places, mask=valid, other=0.0, cache_modifier=".cg")
         tl.store(counter, 0)
     return last, total

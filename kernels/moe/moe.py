@@ -63,7 +63,7 @@ def moe_up(
     """Grid (ceil(I / BLOCK_I) * max_tiles, splits); max_tiles >= tiles that can occur.
 
     x bf16 [T, K]; `inner` bf16 [places, I], in the order of `rows`. `groups` = experts with the shared one, <= BLOCK_E.
-    With SPLIT: `partials` f32 [splits, max_tiles * BLOCK_M, 2I] and `counters` i32 [grid 0] as in gemm.
+    With more splits: `partials` f32 [splits, max_tiles * BLOCK_M, 2I] and `counters` i32 [grid 0] as in gemm.
     A dense MLP: groups 1, TOP_K 1, offsets [0, T], rows 0 .. T.
     """
     wait_for_inputs()
@@ -89,21 +89,23 @@ def moe_up(
         x, token, there, w, scales, w_rows, k_begin, k_end, K, BLOCK_M, BLOCK_N, BLOCK_K, FORMAT, SWAP
     )
     if SPLIT:
-        scratch = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64) * 2 * I
-        stride = tl.num_programs(0).to(tl.int64) // tiles_i * BLOCK_M * 2 * I
-        part_column = column + lane // BLOCK_I * I
-        if SWAP:
-            spots = scratch[None, :] + part_column[:, None]
-            wanted = there[None, :] & (column < I)[:, None]
-        else:
-            spots = scratch[:, None] + part_column[None, :]
-            wanted = there[:, None] & (column < I)[None, :]
-        last, acc = sum_parts(
-            acc, partials, spots, stride, wanted, counters + tl.program_id(0), tl.program_id(1), tl.num_programs(1),
-            BLOCK_N if SWAP else BLOCK_M, BLOCK_M if SWAP else BLOCK_N,
-        )
-        if not last:
-            return
+        if tl.num_programs(1) > 1:
+            scratch = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64) * 2 * I
+            stride = tl.num_programs(0).to(tl.int64) // tiles_i * BLOCK_M * 2 * I
+            part_column = column + lane // BLOCK_I * I
+            if SWAP:
+                spots = scratch[None, :] + part_column[:, None]
+                wanted = there[None, :] & (column < I)[:, None]
+            else:
+                spots = scratch[:, None] + part_column[None, :]
+                wanted = there[:, None] & (column < I)[None, :]
+            last, total = sum_parts(
+                acc, partials, spots, stride, wanted, counters + tl.program_id(0), tl.program_id(1), tl.num_programs(1),
+                BLOCK_N if SWAP else BLOCK_M, BLOCK_M if SWAP else BLOCK_N,
+            )
+            if not last:
+                return
+            acc = total
     if SWAP:
         acc = acc.trans()
     gate, up = acc.reshape(BLOCK_M, 2, BLOCK_I).permute(0, 2, 1).split()

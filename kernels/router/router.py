@@ -79,8 +79,11 @@ def router_choose(
     experts = tl.arange(0, BLOCK_E)
     valid = experts < E
     logits = tl.zeros((BLOCK_E,), dtype=tl.float32)
-    for part in range(splits):
-        logits += tl.load(partials + (part * T + token).to(tl.int64) * E + experts, mask=valid, other=0.0)
+    # Sixteen at a time, because one load after the other would wait for memory each time.
+    for first in range(0, splits, 16):
+        parts = first + tl.arange(0, 16)
+        places = (parts * T + token).to(tl.int64)[:, None] * E + experts[None, :]
+        logits += tl.sum(tl.load(partials + places, mask=(parts < splits)[:, None] & valid[None, :], other=0.0), 0)
     score = 1.0 / (1.0 + tl.exp(-logits))
     biased = score + tl.load(bias + experts, mask=valid, other=0.0)
     biased = tl.where(biased == biased, biased, float("-inf"))

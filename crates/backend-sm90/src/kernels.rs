@@ -1679,7 +1679,7 @@ impl GroupRows {
     };
 
     /// Compiled in.
-    pub const BLOCK: u32 = 1024;
+    pub const BLOCK: u32 = 4096;
 
     /// Whether it was compiled for the loaded shape.
     #[must_use]
@@ -1988,7 +1988,7 @@ impl MoeDownBf16Variant {
     #[must_use]
     pub const fn block_k(self) -> u32 {
         match self {
-            Self::Decode16 => 128,
+            Self::Decode16 => 64,
             Self::Decode32 => 128,
             Self::Decode64 => 128,
             Self::Prefill => 64,

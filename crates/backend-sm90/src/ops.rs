@@ -109,7 +109,7 @@ pub(crate) fn needs(sizes: &Sizes, dims: &Dims) -> Needs {
         sparse_splits: SparseAttendDecode::SPLITS as usize,
         sample_part_bytes: sizes.logits_rows * parts * PART_BYTES,
         sample_out_bytes: OutLayout::new(sizes.tokens, sizes.max_logprobs).bytes() as usize,
-        router_splits: ffn::router_splits(dims),
+        router_part_rows: ffn::router_part_rows(sizes.tokens, dims),
     }
 }
 

@@ -20,14 +20,22 @@ use crate::kernels::{
 use crate::weights::Matrix;
 use crate::weights::place::{Ffn, Mlp};
 
-/// Parts of K of the router's product.
-const MOST_ROUTER_SPLITS: usize = 8;
+/// Parts of K of the router's product: its few blocks are slow to read the weights with few tokens.
+const FEW_TOKENS_SPLITS: usize = 48;
+const MANY_TOKENS_SPLITS: usize = 4;
 /// Tokens up to which the router takes narrow tiles.
 const FEW_TOKENS: usize = 64;
 
 /// Splits of the router's sum over the hidden size.
-pub(super) fn router_splits(dims: &Dims) -> usize {
-    dims.hidden.div_ceil(RouterLogits::BLOCK_K as usize).clamp(1, MOST_ROUTER_SPLITS)
+fn router_splits(tokens: usize, dims: &Dims) -> usize {
+    let most = if tokens <= FEW_TOKENS { FEW_TOKENS_SPLITS } else { MANY_TOKENS_SPLITS };
+    dims.hidden.div_ceil(RouterLogits::BLOCK_K as usize).clamp(1, most)
+}
+
+/// Rows of parts of the router's logits that any step of up to `tokens` tokens needs.
+pub(super) fn router_part_rows(tokens: usize, dims: &Dims) -> usize {
+    let few = tokens.min(FEW_TOKENS);
+    (few * router_splits(few, dims)).max(tokens * router_splits(tokens, dims))
 }
 
 /// A grouped product: which rows, how many groups, where they stand.
@@ -81,7 +89,7 @@ impl Rank {
 
     fn route(&self, router: &Matrix, bias: &Matrix) -> Result<()> {
         let (tokens, buffers, dims) = (self.run.counts.tokens, &self.work.buffers, &self.dims);
-        let splits = router_splits(dims);
+        let splits = router_splits(tokens, dims);
         let variant =
             if tokens <= FEW_TOKENS { RouterLogitsVariant::Decode } else { RouterLogitsVariant::Prefill };
         let arguments = RouterLogitsArguments {

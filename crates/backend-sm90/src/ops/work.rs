@@ -217,7 +217,8 @@ pub(crate) struct Needs {
     pub(crate) sparse_splits: usize,
     pub(crate) sample_part_bytes: usize,
     pub(crate) sample_out_bytes: usize,
-    pub(crate) router_splits: usize,
+    /// Rows of parts of the router's logits.
+    pub(crate) router_part_rows: usize,
 }
 
 fn plan(arena: &mut ArenaPlan, sizes: &Sizes, dims: &Dims, needs: Needs) -> Pieces {
@@ -255,7 +256,7 @@ fn plan(arena: &mut ArenaPlan, sizes: &Sizes, dims: &Dims, needs: Needs) -> Piec
         item_offsets: add("block list starts", items + 1, 4),
         item_ranks: add("block list places", tokens * kv * topk, 4),
         item_entries: add("block lists", tokens * kv * topk, 4),
-        router_partials: add("router parts", needs.router_splits * tokens * dims.num_experts, 4),
+        router_partials: add("router parts", needs.router_part_rows * dims.num_experts, 4),
         router_scores: add("router scores", tokens * dims.num_experts, 4),
         routed: add("routed", tokens * dims.experts_per_token, 4),
         routed_weights: add("routed weights", tokens * dims.experts_per_token, 4),
