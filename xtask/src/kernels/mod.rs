@@ -13,8 +13,11 @@ mod pack;
 mod stubs;
 
 use crate::process::target_folder;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
 
 /// Backends with rows in `kernels/manifest.toml`.
 pub(crate) const TARGETS: [&str; 1] = ["sm90"];
@@ -53,11 +56,43 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         .into_iter()
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_")))
         .collect();
-    for test in &tests {
-        crate::process::run(root, &python, &[test.to_str().context("a test's path is not UTF-8")?])?;
-    }
+    let failed = run_in_parallel(root, &python, &tests)?;
+    ensure!(failed.is_empty(), "{} kernel test files failed: {}", failed.len(), failed.join(", "));
     println!("{} kernel test files passed on the CPU; this says nothing about a GPU", tests.len());
     Ok(())
+}
+
+/// As many at once as there are processors: each is one slow Python thread. Returns the names of those that failed.
+fn run_in_parallel(root: &Path, python: &str, tests: &[PathBuf]) -> Result<Vec<String>> {
+    let waiting = Mutex::new(tests.iter());
+    let failed = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let next = waiting.lock().map_err(|_| anyhow!("another test's thread panicked"))?.next();
+            let Some(test) = next else { return Ok(()) };
+            let begun = Instant::now();
+            let output = Command::new(python).arg(test).current_dir(root).stdin(Stdio::null()).output()?;
+            let name = test.strip_prefix(root)?.display().to_string();
+            let outcome = if output.status.success() { "passed" } else { "FAILED" };
+            println!("{name} {outcome} after {} s", begun.elapsed().as_secs());
+            if !output.status.success() {
+                print!(
+                    "{}{}",
+                    String::from_utf8_lossy(&output.stdout),
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                failed.lock().map_err(|_| anyhow!("another test's thread panicked"))?.push(name);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a test's thread panicked"))?)
+    })?;
+    failed.into_inner().map_err(|_| anyhow!("a test's thread panicked"))
 }
 
 /// The committed stubs are the lock of every kernel's arguments: they change only when asked to.
