@@ -235,7 +235,7 @@ async fn a_response_in_the_background_is_polled_followed_and_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_overlong_conversation_is_refused_or_cut_and_says_so() {
     let server = Server::start(says("a"), &["--context-length", "300"]).await;
-    let turn = |at: usize| json!({"role": if at % 2 == 0 { "user" } else { "assistant" }, "content": format!("{at} {}", "word ".repeat(20))});
+    let turn = |at: usize| json!({"role": if at.is_multiple_of(2) { "user" } else { "assistant" }, "content": format!("{at} {}", "word ".repeat(20))});
     let items: Vec<Value> = (0..21).map(turn).collect();
     let (status, error) = server.post(RESPONSES, json!({"input": items})).await;
     assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")), "{error}");

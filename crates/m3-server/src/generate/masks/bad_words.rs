@@ -57,7 +57,7 @@ impl BadWords {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let mut always = vec![0; mask_words(vocab_size)];
         allow_all(&mut always, vocab_size);
-        let finders: Vec<_> = words.iter().map(|word| memchr::memmem::Finder::new(word)).collect();
+        let finders: Vec<_> = words.iter().map(memchr::memmem::Finder::new).collect();
         for id in &index.sorted {
             if finders.iter().any(|finder| finder.find(index.bytes(*id)).is_some()) {
                 bar(&mut always, *id);
