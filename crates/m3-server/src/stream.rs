@@ -31,6 +31,16 @@ pub struct StreamOptions {
     pub heartbeat: Duration,
 }
 
+impl StreamOptions {
+    /// With a request's own `stream_interval`, if it has one.
+    pub fn with_interval(mut self, tokens: Option<u32>) -> Self {
+        if let Some(tokens) = tokens {
+            self.pacing.min_tokens = tokens as usize;
+        }
+        self
+    }
+}
+
 /// Waits for everything and answers with one body.
 pub async fn whole<S: Shape>(session: Session, shape: S) -> Result<Response, ApiError> {
     Ok(Json(fold(session, shape).await?).into_response())

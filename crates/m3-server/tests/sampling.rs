@@ -274,3 +274,16 @@ async fn the_client_s_name_of_a_request_is_in_its_id() {
     let answer = server.good(RAW, json!({"prompt": "x", "rid": "r.2"})).await;
     assert_eq!(answer["id"], "cmpl-r.2");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_has_its_own_stream_interval() {
+    let server =
+        Server::start(json!({"script": ids("abcd"), "step_us": 2000}), &["--stream-gather-ms", "0"]).await;
+    let body = json!({"prompt": "x", "max_tokens": 40, "ignore_eos": true, "temperature": 0});
+    let packets = async |interval: u32| {
+        let events = server.stream(RAW, with(body.clone(), json!({"stream_interval": interval}))).await;
+        events.iter().filter(|event| !event["choices"][0]["text"].as_str().unwrap_or("").is_empty()).count()
+    };
+    let (fine, coarse) = (packets(1).await, packets(20).await);
+    assert!(coarse * 4 < fine, "{coarse} packets of 20 tokens against {fine} of one");
+}

@@ -79,6 +79,8 @@ pub struct Delivery {
     pub token_ids: bool,
     /// `token_id:7` instead of text in log-probabilities.
     pub tokens_as_ids: bool,
+    /// Tokens that a packet waits for; `None` = the server's setting.
+    pub interval: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -190,6 +192,7 @@ impl Delivery {
             continuous_usage: options.continuous_usage_stats.unwrap_or(false),
             token_ids: fields.switch("return_token_ids", false)?,
             tokens_as_ids: fields.switch("return_tokens_as_token_ids", false)?,
+            interval: fields.whole("stream_interval", 1, 1 << 20)?.map(|tokens| tokens as u32),
         })
     }
 }

@@ -82,6 +82,7 @@ fn values_out_of_range_are_400_and_name_the_field() {
         (json!({"cache_salt": 3}), "cache_salt"),
         (json!({"request_id": "a b"}), "request_id"),
         (json!({"rid": ["x"]}), "rid"),
+        (json!({"stream_interval": 0}), "stream_interval"),
         (json!({"nonsense": 1}), "nonsense"),
         (json!({"top_K": 40}), "top_K"),
     ] {

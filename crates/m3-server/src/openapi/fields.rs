@@ -45,6 +45,7 @@ pub(super) const GENERATION: &[Field] = &[
     ("repetition_detection", "object", "ends an answer that goes round in circles"),
     ("stream", "boolean", ""),
     ("stream_options", "object", "include_usage, continuous_usage_stats"),
+    ("stream_interval", "integer:1..", "tokens that a packet waits for"),
     ("return_token_ids", "boolean", ""),
     ("return_tokens_as_token_ids", "boolean", ""),
     ("priority", "integer", "lower goes first"),

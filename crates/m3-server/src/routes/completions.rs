@@ -50,7 +50,7 @@ pub(super) async fn create(
     let response = if best_of > n {
         stream::best(session, shape, n, best_of).await?
     } else if delivery.stream {
-        stream::events(session, shape, app.http.stream)
+        stream::events(session, shape, app.http.stream.with_interval(delivery.interval))
     } else {
         stream::whole(session, shape).await?
     };
