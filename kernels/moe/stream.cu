@@ -12,8 +12,9 @@
 //
 // Macros: FORMAT, NT (1 or 2), TOP_K, BLOCKS (a multiprocessor's blocks that registers are kept for).
 
-#include <cuda_bf16.h>
 #include <stdint.h>
+
+#include "instructions.cuh"
 
 namespace {
 
@@ -64,33 +65,14 @@ __device__ Tile find_tile(const int32_t* offsets, int groups, int tile) {
     return found;
 }
 
-__device__ inline uint4 load_once(const void* place) {
-    uint4 value;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(place));
-    return value;
-}
-
-__device__ inline uint32_t multiply(uint32_t left, uint32_t right) {
-    uint32_t product;
-    asm("mul.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(left), "r"(right));
-    return product;
-}
-
 // Four codes -> bf16 pairs (0, 1) and (2, 3), times the factor in both halves of `factor`.
 __device__ inline void dequantise(uint32_t codes, uint32_t factor, uint32_t& low, uint32_t& high) {
-    uint32_t first = __byte_perm(codes, 0, 0x1404), second = __byte_perm(codes, 0, 0x3424);
+    uint32_t first = spread_low(codes), second = spread_high(codes);
     low = multiply((first & 0x80008000u) | ((first >> 4) & 0x07F007F0u), factor);
     high = multiply((second & 0x80008000u) | ((second >> 4) & 0x07F007F0u), factor);
 }
 
 __device__ inline uint32_t factor_of(uint32_t scale) { return (min(scale + 120u, 255u) << 7) * 0x10001u; }
-
-__device__ inline void product(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 // Four rows of weights (two of each of two tiles of 16 rows) at one step.
 struct Weights {
@@ -189,11 +171,6 @@ __device__ inline void stream(Sums& sums, const Rows& rows, const __nv_bfloat16*
         multiply_step(sums, now, tokens, step);
         now = next;
     }
-}
-
-__device__ inline void wait_for_inputs() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 __device__ inline float swiglu(float gate, float up, float alpha, float limit) {
