@@ -59,7 +59,8 @@ fn malformed(message: &str) -> ApiError {
         .with_code("bad_json")
 }
 
-fn lower_first(text: &str) -> String {
+/// A sentence of a library's as one of ours.
+pub(crate) fn lower_first(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
 }

@@ -228,3 +228,6 @@ pub fn encode<T: Serialize + Named>(value: &T, out: &mut Vec<u8>) {
     serde_json::to_writer(&mut *out, value).expect("wire types have string keys and finite numbers only");
     out.extend_from_slice(b"\n\n");
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,12 +15,14 @@ const BILLING_LINE: &str = "x-anthropic-billing-header:";
 pub struct Conversation {
     messages: Vec<Value>,
     origins: Vec<String>,
+    /// Further paths: of calls within messages.
+    calls: Vec<(String, String)>,
 }
 
 impl Conversation {
     /// Begins with the system text. `keep_billing` leaves the volatile line in it.
     pub fn new(system: Option<&Value>, keep_billing: bool) -> Result<Self, ApiError> {
-        let mut conversation = Conversation { messages: Vec::new(), origins: Vec::new() };
+        let mut conversation = Conversation { messages: Vec::new(), origins: Vec::new(), calls: Vec::new() };
         let texts = match system {
             None => Vec::new(),
             Some(Value::String(text)) => vec![text.clone()],
@@ -55,6 +57,7 @@ impl Conversation {
         for (at, origin) in self.origins.iter().enumerate() {
             renames.add(format!("messages[{at}]"), origin.clone());
         }
+        self.calls.into_iter().for_each(|(from, to)| renames.add(from, to));
         (self.messages, renames)
     }
 
@@ -128,6 +131,10 @@ impl Conversation {
                 "tool_use" => {
                     let id = string(block, "id", &block_path)?;
                     let function = json!({"name": block.get("name"), "arguments": block.get("input")});
+                    let from =
+                        format!("messages[{}].tool_calls[{}].function", self.messages.len(), calls.len());
+                    self.calls.push((format!("{from}.arguments"), format!("{block_path}.input")));
+                    self.calls.push((from, block_path));
                     calls.push(json!({"id": id, "type": "function", "function": function}));
                 }
                 _ => text.push_str(&text_block(block, &block_path)?),

@@ -66,6 +66,8 @@ pub struct Conversation {
     messages: Vec<Map<String, Value>>,
     /// Where each message came from, as a path of the request.
     origins: Vec<String>,
+    /// Further paths: of calls within messages.
+    calls: Vec<(String, String)>,
     /// The last message is an assistant's that the next item may add to.
     open: bool,
 }
@@ -94,6 +96,7 @@ impl Conversation {
         for (at, origin) in self.origins.iter().enumerate() {
             renames.add(format!("messages[{at}]"), origin.clone());
         }
+        self.calls.into_iter().for_each(|(from, to)| renames.add(from, to));
         (self.messages.into_iter().map(Value::Object).collect(), renames)
     }
 
@@ -177,11 +180,13 @@ impl Conversation {
         let call_id = text(item, "call_id", &path)?;
         let function = json!({"name": item.get("name"), "arguments": item.get("arguments")});
         let call = json!({"id": call_id, "type": "function", "function": function});
-        let message = self.assistant(path);
-        match message.entry("tool_calls").or_insert_with(|| json!([])) {
-            Value::Array(calls) => calls.push(call),
-            _ => unreachable!("tool_calls is only written here"),
-        }
+        let message = self.assistant(path.clone());
+        let Value::Array(calls) = message.entry("tool_calls").or_insert_with(|| json!([])) else {
+            unreachable!("tool_calls is only written here")
+        };
+        calls.push(call);
+        let (call, message) = (calls.len() - 1, self.messages.len() - 1);
+        self.calls.push((format!("messages[{message}].tool_calls[{call}].function"), path));
         Ok(())
     }
 
@@ -206,9 +211,10 @@ impl Conversation {
 }
 
 fn append(message: &mut Map<String, Value>, name: &str, text: &str) {
-    let old = message.get(name).and_then(Value::as_str).unwrap_or("");
-    let joined = format!("{old}{text}");
-    message.insert(name.into(), joined.into());
+    match message.entry(name).or_insert_with(|| "".into()) {
+        Value::String(old) => old.push_str(text),
+        other => *other = text.into(),
+    }
 }
 
 fn text<'a>(item: &'a Value, name: &str, path: &str) -> Result<&'a str, ApiError> {

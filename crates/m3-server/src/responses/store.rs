@@ -1,6 +1,7 @@
 //! Earlier responses, in memory and bounded by number and bytes; the oldest are forgotten first. What a caller may see
 //! is what was made under its own key.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -150,12 +151,14 @@ impl Store {
         found && all.shift_remove(id).is_some()
     }
 
-    /// An item of any of the caller's responses.
-    pub fn item(&self, id: &str, caller: Caller) -> Option<Value> {
+    /// Those of the wanted items that are in any of the caller's responses, by id; found in one pass.
+    pub fn items(&self, wanted: &HashSet<String>, caller: Caller) -> HashMap<String, Value> {
         let all = self.lock();
-        let own = all.values().rev().filter(|kept| kept.caller == caller);
-        let mut items = own.filter_map(|kept| kept.history.as_ref()).flat_map(|history| &history.own);
-        items.find(|item| item.get("id").and_then(Value::as_str) == Some(id)).cloned()
+        let own = all.values().filter(|kept| kept.caller == caller);
+        let items = own.filter_map(|kept| kept.history.as_ref()).flat_map(|history| &history.own);
+        let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
+        let found = items.filter_map(|item| Some((id(item).filter(|id| wanted.contains(id))?, item.clone())));
+        found.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexMap<String, Kept>> {
@@ -229,7 +232,9 @@ mod tests {
     fn callers_see_their_own_only() {
         let store = Store::new(10, 1 << 20);
         store.put("r", kept(&store, None, "secret"));
-        assert!(store.get("r", Caller(1)).is_none() && store.item("secret", Caller(1)).is_none());
+        let wanted = HashSet::from(["secret".to_owned()]);
+        assert_eq!(store.items(&wanted, Caller(0)).len(), 1);
+        assert!(store.get("r", Caller(1)).is_none() && store.items(&wanted, Caller(1)).is_empty());
         assert!(!store.delete("r", Caller(1)) && store.delete("r", Caller(0)));
     }
 

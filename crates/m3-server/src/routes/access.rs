@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::anthropic::error::ErrorBody;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::extract::lower_first;
 
 /// Header that names a request in logs on both sides.
 pub(super) const REQUEST_ID: &str = "x-request-id";
@@ -34,7 +35,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, mut request: Request, nex
     let mut response = match caller(&app, &path, request.headers()) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            shaped(next.run(request).await).await
         }
         Err(error) => error.into_response(),
     };
@@ -44,6 +45,20 @@ pub(super) async fn check(State(app): State<Arc<App>>, mut request: Request, nex
     app.metrics.error_status(response.status().as_u16());
     tracing::debug!("{method} {path}: {}", response.status());
     if path == "/v1/messages" || path.starts_with("/v1/messages/") { anthropic(response) } else { response }
+}
+
+/// Refusals that a library wrote as plain text (a path that is no UTF-8, say) in our shape.
+async fn shaped(response: Response) -> Response {
+    let is_text = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !is_text || !(response.status().is_client_error() || response.status().is_server_error()) {
+        return response;
+    }
+    let status = response.status();
+    let text = axum::body::to_bytes(response.into_body(), 4096).await.unwrap_or_default();
+    ApiError::new(status, lower_first(&String::from_utf8_lossy(&text))).into_response()
 }
 
 /// What a path takes, which is all there is to say.

@@ -1,5 +1,6 @@
 //! `/v1/responses`: create, get, delete, cancel and list the input of responses.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use super::chat::prepare;
 use super::{Caller, blocking, head_of, one_answer, with_id};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, lower_first};
 use crate::generate::{Job, Session, check_room};
 use crate::openai::chat_request::ChatRequest;
 use crate::responses::shape::Keep;
@@ -126,21 +127,29 @@ fn without(messages: &[Value], cut: usize) -> Vec<Value> {
     kept.map(|(_, message)| message.clone()).collect()
 }
 
+/// The id that an item only refers to; a reference may also come without its type.
+fn reference(item: &Value) -> Option<&str> {
+    let bare = item.as_object().is_some_and(|object| object.len() == 1);
+    let refers = item.get("type").map_or(bare, |kind| kind == "item_reference");
+    item.get("id").and_then(Value::as_str).filter(|_| refers)
+}
+
 /// Puts the items in that `item_reference`s stand for.
 fn resolve_references(app: &App, mut body: Value, caller: Caller) -> Result<Value, ApiError> {
-    let items = body.get_mut("input").and_then(Value::as_array_mut).into_iter().flatten();
-    for (at, item) in items.enumerate() {
-        let id = item.get("id").and_then(Value::as_str);
-        // A reference may also come without its type.
-        let bare = item.as_object().is_some_and(|object| object.len() == 1);
-        let refers = item.get("type").map_or(bare, |kind| kind == "item_reference");
-        let Some(id) = id.filter(|_| refers) else { continue };
-        let found = app.responses.item(id, caller);
-        *item = found.ok_or_else(|| {
+    let Some(items) = body.get_mut("input").and_then(Value::as_array_mut) else { return Ok(body) };
+    let wanted: HashSet<String> = items.iter().filter_map(reference).map(str::to_owned).collect();
+    if wanted.is_empty() {
+        return Ok(body);
+    }
+    let found = app.responses.items(&wanted, caller);
+    for (at, item) in items.iter_mut().enumerate() {
+        let Some(id) = reference(item) else { continue };
+        let stored = found.get(id).ok_or_else(|| {
             let param = format!("input[{at}].id");
             let sentence = format!("{param} is \"{id}\"; no stored response has such an item");
             ApiError::invalid(param, sentence)
         })?;
+        *item = stored.clone();
     }
     Ok(body)
 }
@@ -227,6 +236,9 @@ fn in_background(
     );
     let following = Arc::clone(&live);
     tokio::spawn(async move {
+        // Followers hear of the end however it comes.
+        let live = EndOnDrop(live);
+        let live = &live.0;
         loop {
             tokio::select! {
                 frame = frames.next() => match frame {
@@ -236,10 +248,16 @@ fn in_background(
                 () = live.stop.notified() => break,
             }
         }
-        drop(frames);
-        live.push(None);
     });
     if request.stream { follow(following, None) } else { Json(begun).into_response() }
+}
+
+struct EndOnDrop(Arc<Live>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.push(None);
+    }
 }
 
 /// The events of a response in the background, from the start or after one that was seen.
@@ -250,6 +268,10 @@ fn follow(live: Arc<Live>, starting_after: Option<u64>) -> Response {
         Some((Ok::<_, std::convert::Infallible>(bytes), (live, at + frames.len())))
     });
     stream::response(Body::from_stream(frames))
+}
+
+fn bad_query(error: &axum::extract::rejection::QueryRejection) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, lower_first(&error.body_text())).with_code("bad_query")
 }
 
 fn not_found(id: &str) -> ApiError {
@@ -272,7 +294,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
     look: Result<Query<Look>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let Query(look) = look.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let Query(look) = look.map_err(|error| bad_query(&error))?;
     let kept = app.responses.get(&id, caller).ok_or_else(|| not_found(&id))?;
     match (look.stream, kept.live) {
         (false, _) => Ok(Json(kept.response).into_response()),
@@ -335,7 +357,7 @@ pub(super) async fn input_items(
     Path(id): Path<String>,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
-    let Query(page) = page.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let Query(page) = page.map_err(|error| bad_query(&error))?;
     let limit = page.limit.unwrap_or(20);
     if !(1..=100).contains(&limit) {
         return Err(ApiError::invalid("limit", format!("limit is {limit}; it must be from 1 to 100")));

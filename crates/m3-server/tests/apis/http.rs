@@ -43,6 +43,19 @@ async fn wrong_methods_paths_and_bodies_have_the_shape_of_their_api() {
             404
         );
     }
+    for path in [
+        "/v1/responses/%FF",
+        "/v1/models/%FF",
+        "/v1/responses/x?stream=maybe",
+        "/v1/responses/x/input_items?limit=-1",
+    ] {
+        let (status, _, answer) = send("GET", path, "application/json", Vec::new()).await;
+        assert_eq!(
+            (status, answer["error"]["type"].as_str()),
+            (400, Some("invalid_request_error")),
+            "{path}: {answer}"
+        );
+    }
     let head = server.client.head(format!("{}/health", server.base)).send().await.unwrap();
     assert_eq!(head.status(), 200);
     assert_eq!(server.client.head(format!("{}/nothing", server.base)).send().await.unwrap().status(), 404);

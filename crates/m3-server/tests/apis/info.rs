@@ -119,3 +119,32 @@ async fn one_path_takes_every_kind_of_body() {
     assert_eq!(server.good("/invocations", json!({"input": "x"})).await["object"], "response");
     assert_eq!(server.post("/invocations", json!({"x": 1})).await.0, 400);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_and_its_page_need_no_key_and_no_network() {
+    let server = Server::start(says("a"), &["--api-key", "k"]).await;
+    let (status, document) = server.get("/openapi.json").await;
+    assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
+    // Every path that is named is there: nothing answers 404 for want of a route.
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let url = format!("{}{}", server.base, path.replace("{id}", "x").replace("{name}", "x"));
+            let method = method.to_uppercase().parse().unwrap();
+            let request = server
+                .client
+                .request(method, url)
+                .bearer_auth("k")
+                .header("content-type", "application/json");
+            let response = request.body("{}").send().await.unwrap();
+            let status = response.status().as_u16();
+            let answer: Value = response.json().await.unwrap_or_default();
+            assert!(
+                status < 500 && answer["error"]["code"] != "not_found" && status != 405,
+                "{path}: {status} {answer}"
+            );
+        }
+    }
+    let page = server.client.get(format!("{}/docs", server.base)).send().await.unwrap();
+    assert!(page.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    assert!(page.text().await.unwrap().contains("openapi.json"));
+}

@@ -21,8 +21,9 @@ WEATHER = [{
 }]
 
 
-def fields(**more):
-    return {"model": MODEL, "max_tokens": 24, "messages": HELLO, "temperature": 0} | more
+def fields(extra=None, **more):
+    """`extra` goes into the body past the client's own parameters."""
+    return {"model": MODEL, "max_tokens": 24, "messages": HELLO, "extra_body": {"temperature": 0} | (extra or {})} | more
 
 
 def blocks(message):
@@ -56,7 +57,7 @@ def test_counts():
 
 
 def test_endings():
-    cut = CLIENT.messages.create(**fields(max_tokens=3, extra_body={"ignore_eos": True}))
+    cut = CLIENT.messages.create(**fields({"ignore_eos": True}, max_tokens=3))
     assert cut.stop_reason == "max_tokens" and cut.usage.output_tokens == 3
 
 
@@ -87,7 +88,7 @@ def expect(kind, call, part):
 def test_errors():
     image = [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}]}]
     expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields(messages=image)), "messages[0].content[0]")
-    expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields(temperature=9)), "temperature")
+    expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields({"temperature": 9})), "temperature")
     expect(anthropic.NotFoundError, lambda: CLIENT.messages.create(**fields(model="no-such")), "no-such")
     hosted = [{"type": "web_search_20250305", "name": "web_search"}]
     expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields(tools=hosted)), "web_search")

@@ -43,6 +43,18 @@ fn blocks_find_their_places_in_any_order() {
     );
 }
 
+#[test]
+fn what_is_wrong_with_a_call_is_told_of_its_block() {
+    let call = json!({"type": "tool_use", "id": "t", "name": "f", "input": [1]});
+    let messages = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "text", "text": "y"}, call]}]);
+    let request = read(with("messages", messages)).unwrap();
+    for (chat, own) in [("arguments", "input"), ("name", "name")] {
+        let error = ApiError::invalid(format!("messages[1].tool_calls[0].function.{chat}"), "no");
+        let path = format!("messages[1].content[1].{own}");
+        assert_eq!(request.renames.apply(error).param, Some(path));
+    }
+}
+
 /// C6: a line that differs in every request would make every prompt new to the cache.
 #[test]
 fn a_volatile_first_line_is_left_out_unless_kept() {

@@ -125,6 +125,18 @@ fn what_cannot_be_honoured_is_named() {
 }
 
 #[test]
+fn what_is_wrong_with_a_call_is_told_of_its_item() {
+    let call =
+        |name: &str| json!({"type": "function_call", "call_id": name, "name": name, "arguments": "{}"});
+    let request = read(json!({"input": [{"role": "user", "content": "x"}, call("a"), call("b")]})).unwrap();
+    let error = ApiError::invalid(
+        "messages[1].tool_calls[1].function.name",
+        "messages[1].tool_calls[1].function.name is",
+    );
+    assert_eq!(request.renames.apply(error).param.as_deref(), Some("input[2].name"));
+}
+
+#[test]
 fn refusals_of_the_chat_route_are_told_in_this_api_s_words() {
     let request = read(json!({"instructions": "s", "input": [{"role": "alien", "content": "x"}]})).unwrap();
     let error = ApiError::invalid("messages[1].role", "messages[1].role is \"alien\"");
