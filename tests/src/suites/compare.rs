@@ -14,6 +14,8 @@ pub const BLOCK_MARGIN: f32 = 3e-4;
 /// Tolerances of a `bfloat16` backend, on positions where all choices match.
 pub const ROUNDED_REL_RMS: f64 = 0.03;
 pub const ROUNDED_ARGMAX: f64 = 0.95;
+/// Of best tokens that stand clear, percent that may differ all the same.
+pub const ROUNDED_CLEAR_PERCENT: usize = 2;
 pub const ROUNDED_GREEDY: f64 = 0.9;
 pub const ROUNDED_ROUTER_MARGIN: f32 = 0.02;
 pub const ROUNDED_BLOCK_MARGIN: f32 = 0.5;

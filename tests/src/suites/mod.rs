@@ -7,6 +7,7 @@ pub mod goldens;
 pub mod pages;
 pub mod replay;
 pub mod sampling;
+pub mod sampling_steps;
 
 use crate::report::Report;
 use crate::world::Setup;
@@ -30,6 +31,7 @@ pub fn all(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
     replay::run(driver, setup, report, progress);
     edges::run(driver, setup, report, progress);
     sampling::run(driver, setup, report, progress);
+    sampling_steps::run(driver, setup, report, progress);
 }
 
 /// "float32 tp2 ep1 NAME".
