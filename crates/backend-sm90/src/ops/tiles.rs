@@ -4,9 +4,12 @@
 
 use crate::dims::Dims;
 
-/// Blocks that should be in flight: two for each of an H200's 132 multiprocessors.
-const WANTED_BLOCKS: usize = 264;
+/// Blocks that should be in flight: one for each of an H200's multiprocessors. More parts than that were slower (rank of
+/// TP8, one H200, 2026-11-30, kernels/measure/sweep.py).
+const WANTED_BLOCKS: usize = 132;
 const MOST_SPLITS: usize = 16;
+/// Rows up to which a plain product may be split.
+const MOST_SPLIT_ROWS: usize = 256;
 /// Columns of K that a step of a product takes.
 const BLOCK_K: usize = 128;
 
@@ -50,32 +53,40 @@ impl Gemm {
     }
 
     pub(crate) fn new(m: usize, n: usize, k: usize) -> Gemm {
+        let wide = m.div_ceil(Tile::Prefill.rows()) * n.div_ceil(Self::columns(Tile::Prefill));
         let tile = match m {
             ..=16 => Tile::Decode16,
             17..=32 => Tile::Decode32,
             33..=64 => Tile::Decode64,
+            // A few rows more than a tile: wide tiles would leave multiprocessors idle.
+            65..=MOST_SPLIT_ROWS if wide < WANTED_BLOCKS => Tile::Decode64,
             _ => Tile::Prefill,
         };
         let tiles = m.div_ceil(tile.rows()) * n.div_ceil(Self::columns(tile));
-        let splits = if tile.is_split() { Self::splits(n, k) } else { 1 };
+        let splits = if tile.is_split() { Self::splits(m, n, k) } else { 1 };
         Gemm { tile, grid: [tiles as u32, splits as u32, 1] }
     }
 
-    fn splits(n: usize, k: usize) -> usize {
-        split(n.div_ceil(Self::columns(Tile::Decode16)), k)
+    /// Two regimes of rows, so that a row's sum does not depend on how many there are within one.
+    fn splits(m: usize, n: usize, k: usize) -> usize {
+        let most_rows = if m <= Tile::Decode64.rows() { 1 } else { MOST_SPLIT_ROWS / Tile::Decode64.rows() };
+        split(most_rows * n.div_ceil(Self::columns(Tile::Decode64)), k)
     }
 
-    /// Most f32 values of parts and counters of any decode launch.
+    /// Most f32 values of parts and counters of any split launch.
     pub(crate) fn needs(n: usize, k: usize) -> (usize, usize) {
-        let rows = Tile::Decode64.rows();
-        (Self::splits(n, k) * rows * n, n.div_ceil(Self::columns(Tile::Decode64)))
+        let needs = [Tile::Decode64.rows(), MOST_SPLIT_ROWS].map(|m| {
+            let tiles = m / Tile::Decode64.rows() * n.div_ceil(Self::columns(Tile::Decode64));
+            (Self::splits(m, n, k) * m * n, tiles)
+        });
+        (needs[0].0.max(needs[1].0), needs[1].1)
     }
 }
 
 /// Enough parts of K that all multiprocessors read weights, at least two steps each.
 fn split(tiles: usize, k: usize) -> usize {
     let most = (k.div_ceil(BLOCK_K) / 2).clamp(1, MOST_SPLITS);
-    WANTED_BLOCKS.div_ceil(tiles).clamp(1, most)
+    (WANTED_BLOCKS / tiles).clamp(1, most)
 }
 
 /// Launches of grouped products.
