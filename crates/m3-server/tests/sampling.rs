@@ -193,6 +193,14 @@ async fn the_best_of_several_answers_are_given_and_all_are_counted() {
         .await;
     assert_eq!(chat["choices"].as_array().unwrap().len(), 1);
     assert!(chat["choices"][0]["logprobs"].is_null(), "scores that were not asked for are not given");
+    for (path, body) in [
+        ("/generate", json!({"text": "x", "sampling_params": {"best_of": 3, "max_new_tokens": 2}})),
+        ("/v1/responses", json!({"input": "x", "best_of": 3})),
+        ("/v1/messages", json!({"messages": user("x"), "max_tokens": 2, "best_of": 3})),
+    ] {
+        let (status, refused) = server.post(path, body).await;
+        assert_eq!(status, 400, "{path}: {refused}");
+    }
     server.assert_no_leak().await;
 }
 

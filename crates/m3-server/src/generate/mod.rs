@@ -32,8 +32,10 @@ pub use sampling::resolve_sampling;
 
 /// What to generate.
 pub struct Job {
-    /// Token ids; each prompt gets `generation.best_of` answers.
+    /// Token ids; each prompt gets `answers` answers.
     pub prompts: Vec<Vec<u32>>,
+    /// `n`, or `best_of` where the route can choose among them.
+    pub answers: u32,
     pub generation: Generation,
     /// When the request names no limit; still cut to the room in the context. `None` = all the room.
     pub default_max_tokens: Option<u32>,
@@ -53,6 +55,7 @@ impl Job {
         let answer = AnswerOptions::of(&generation);
         Job {
             prompts,
+            answers: generation.n,
             generation,
             default_max_tokens: None,
             logprobs: None,
@@ -65,7 +68,7 @@ impl Job {
     }
 }
 
-/// Running answers. Answer `p * best_of + i` is the `i`th of prompt `p`.
+/// Running answers. Answer `p * answers + i` is the `i`th of prompt `p`.
 pub struct Session {
     events: SelectAll<BoxStream<'static, (usize, ChoiceEvent)>>,
     _in_flight: InFlight,
@@ -77,11 +80,15 @@ impl Session {
     /// Submits everything or nothing.
     pub fn start(app: &Arc<App>, job: &Job) -> Result<Self, ApiError> {
         let serving = app.serving()?;
+        if job.generation.best_of > job.answers {
+            let sentence = "best_of cannot be honoured: it is for /v1/chat/completions and /v1/completions";
+            return Err(ApiError::unsupported("best_of", sentence));
+        }
         let in_flight = app.enter()?;
-        let mut requests = Vec::with_capacity(job.prompts.len() * job.generation.best_of as usize);
+        let mut requests = Vec::with_capacity(job.prompts.len() * job.answers as usize);
         for prompt in &job.prompts {
             let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
-            let answers = 0..job.generation.best_of;
+            let answers = 0..job.answers;
             requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
         }
         let ids = requests.iter().map(|request| request.id).collect();
@@ -135,7 +142,7 @@ fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens,
         min_tokens: generation.min_tokens.min(max_tokens),
         stop_token_ids: serving.model.stop_ids_for(generation),
         // Which answers are best is told by the scores of their tokens.
-        logprobs: job.logprobs.or((generation.best_of > generation.n).then_some(0)),
+        logprobs: job.logprobs.or((job.answers > generation.n).then_some(0)),
         prompt_logprobs: job.prompt_logprobs,
         cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
         priority: generation.priority,

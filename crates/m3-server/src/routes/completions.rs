@@ -28,7 +28,8 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, job) = blocking(move || prepare(&work, body, received)).await?;
+    let (request, mut job) = blocking(move || prepare(&work, body, received)).await?;
+    job.answers = request.generation.best_of;
     let serving = app.serving()?;
     let head = head("cmpl", &headers, request.generation.request_id.as_deref(), serving);
     let id = head.id.clone();
