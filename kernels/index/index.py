@@ -14,7 +14,8 @@ and need no scores: the score kernels skip them unless `score_all` (for tests th
 
 Scores of blocks behind a token's last are not written. A block's score does not depend on the split.
 Bound: decode memory, 2 * DIM bytes per cached token; prefill 2 * DIM FLOP per (row, key) on the tensor cores.
-select_blocks bisects the bits of the TOPK-th best score: 32 counts over the row, in registers.
+select_blocks bisects between a row's least and greatest score until TOPK blocks reach the bound; the row stays in
+registers, a step counts it once.
 """
 
 import triton
@@ -157,6 +158,7 @@ def _choose(
 ):
     """Rows of at most WIDTH blocks, the whole row in registers."""
     LOWEST: tl.constexpr = -(2**31)
+    STEPS: tl.constexpr = 4
     block = tl.arange(0, WIDTH)[None, :]
     count = num_blocks[:, None]
     present = (block < count) & live[:, None]
@@ -166,25 +168,60 @@ def _choose(
     # Integers in the order of the scores; `+ 0.0` makes -0 equal to 0.
     bits = (score + 0.0).to(tl.int32, bitcast=True)
     priority = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    forced = (block < init_blocks) | (block + local_blocks >= count)
-    priority = tl.where(forced, 0x7FFFFFFF, priority)
-    priority = tl.where(present, priority, LOWEST)
-    # The highest bound that at least TOPK blocks reach, bit by bit.
-    bound = tl.full((ROWS, 1), LOWEST, tl.int32)
-    for bit in range(32):
-        candidate = bound + (tl.full((ROWS, 1), 1, tl.int32) << (31 - bit))
-        reached = tl.sum((priority >= candidate).to(tl.int32), 1, keep_dims=True)
-        bound = tl.where(reached >= TOPK, candidate, bound)
-    above = present & (priority > bound)
-    equal = present & (priority == bound)
-    room = TOPK - tl.sum(above.to(tl.int32), 1, keep_dims=True)
-    taken = above | (equal & (tl.cumsum(equal.to(tl.int32), 1) <= room))
+    forced = present & ((block < init_blocks) | (block + local_blocks >= count))
+    # Forced blocks are taken beforehand; more of them than there is room for leave the higher ids out.
+    if init_blocks + local_blocks > TOPK:
+        forced = forced & (tl.cumsum(forced.to(tl.int32), 1) <= TOPK)
+        free = present & (block >= init_blocks) & (block + local_blocks < count)
+    else:
+        free = present & (forced == 0)
+    room = TOPK - tl.sum(forced.to(tl.int32), 1, keep_dims=True)
+    priority = tl.where(free, priority, LOWEST)
+    # Bisection: at least `room` blocks reach `low`, fewer reach `high`; done when exactly `room` do, or none lies between.
+    low = tl.min(tl.where(free, priority, 0x7FFFFFFF), 1, keep_dims=True).to(tl.int64)
+    high = tl.max(priority, 1, keep_dims=True).to(tl.int64) + 1
+    open_rows = (room > 0) & (tl.sum(free.to(tl.int32), 1, keep_dims=True) > room)
+    while tl.max(tl.max(open_rows.to(tl.int32), 1), 0) > 0:
+        for _ in tl.static_range(STEPS):
+            middle = (low + high) >> 1
+            reached = tl.sum((priority >= middle.to(tl.int32)).to(tl.int32), 1, keep_dims=True)
+            enough = reached >= room
+            low = tl.where(open_rows & enough, middle, low)
+            high = tl.where(open_rows & (enough == 0), middle, high)
+            open_rows = open_rows & (reached != room) & (high - low > 1)
+    bound = low.to(tl.int32)
+    above = free & (priority > bound) & (room > 0)
+    equal = free & (priority == bound) & (room > 0)
+    spare = room - tl.sum(above.to(tl.int32), 1, keep_dims=True)
+    taken = forced | above | (equal & (tl.cumsum(equal.to(tl.int32), 1) <= spare))
     place = tl.cumsum(taken.to(tl.int32), 1) - 1
     tl.store(out[:, None] + place, block + tl.zeros((ROWS, WIDTH), tl.int32), mask=taken)
     slot = tl.arange(0, TOPK)[None, :]
     tl.store(
         out[:, None] + slot, tl.full((ROWS, TOPK), -1, tl.int32), mask=(slot >= count) & live[:, None]
     )
+
+
+@triton.jit
+def _choose_rows(
+    scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+    HEADS: tl.constexpr,
+    PAGE: tl.constexpr,
+    TOPK: tl.constexpr,
+    ROWS: tl.constexpr,
+    MOST: tl.constexpr,  # rows at a time, as many as the registers hold
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    PART: tl.constexpr = MOST if MOST < ROWS else ROWS
+    for part in range(ROWS // PART):
+        row = first + part * PART + tl.arange(0, PART)
+        live = row < tokens * HEADS
+        num_blocks = tl.load(positions + row // HEADS, mask=live, other=0) // PAGE + 1
+        wide = row.to(tl.int64)
+        _choose(
+            scores + wide * row_stride, num_blocks, selected + wide * TOPK, live, block_stride, init_blocks,
+            local_blocks, TOPK, PART, WIDTH,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -201,30 +238,40 @@ def select_blocks(
     PAGE: tl.constexpr,
     TOPK: tl.constexpr,
     ROWS: tl.constexpr,
-    WIDEST: tl.constexpr,  # no row has more blocks
+    WIDEST: tl.constexpr,  # no row has more blocks; above 1024 the kernel needs twice the registers
 ):
     """Grid (ceil(T * HEADS / ROWS),)."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(0) * ROWS
+    row = first + tl.arange(0, ROWS)
     live = row < tokens * HEADS
     num_blocks = tl.load(positions + row // HEADS, mask=live, other=0) // PAGE + 1
     most = tl.max(num_blocks, 0)
-    row_scores = scores + row.to(tl.int64) * row_stride
-    out = selected + row.to(tl.int64) * TOPK
     if most <= TOPK:
         slot = tl.arange(0, TOPK)[None, :]
         ids = tl.where(slot < num_blocks[:, None], slot, -1)
-        tl.store(out[:, None] + slot, ids, mask=live[:, None])
+        tl.store(selected + row.to(tl.int64)[:, None] * TOPK + slot, ids, mask=live[:, None])
     elif most <= 128:
-        _choose(row_scores, num_blocks, out, live, block_stride, init_blocks, local_blocks, TOPK, ROWS, 128)
+        _choose_rows(
+            scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+            HEADS, PAGE, TOPK, ROWS, ROWS, 128,
+        )  # fmt: skip
+    elif most <= 256:
+        _choose_rows(
+            scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+            HEADS, PAGE, TOPK, ROWS, ROWS, 256,
+        )  # fmt: skip
+    elif most <= 512:
+        _choose_rows(
+            scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+            HEADS, PAGE, TOPK, ROWS, 4, 512,
+        )  # fmt: skip
     elif most <= 1024:
-        _choose(row_scores, num_blocks, out, live, block_stride, init_blocks, local_blocks, TOPK, ROWS, 1024)
-    else:
-        # One row after the other: a row alone fills the registers.
-        for index in range(ROWS):
-            one = tl.program_id(0) * ROWS + index + tl.arange(0, 1)
-            valid = one < tokens * HEADS
-            blocks = tl.load(positions + one // HEADS, mask=valid, other=0) // PAGE + 1
-            _choose(
-                scores + one.to(tl.int64) * row_stride, blocks, selected + one.to(tl.int64) * TOPK, valid,
-                block_stride, init_blocks, local_blocks, TOPK, 1, WIDEST,
-            )
+        _choose_rows(
+            scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+            HEADS, PAGE, TOPK, ROWS, 4, 1024,
+        )  # fmt: skip
+    elif WIDEST > 1024:
+        _choose_rows(
+            scores, positions, selected, tokens, row_stride, block_stride, init_blocks, local_blocks, first,
+            HEADS, PAGE, TOPK, ROWS, 1, WIDEST,
+        )  # fmt: skip

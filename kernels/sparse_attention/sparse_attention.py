@@ -36,8 +36,8 @@ def sparse_attend_decode(
     token_row,  # i32 [T]
     positions,  # i32 [T]
     selected,  # i32 [T, kv_heads, TOPK]
-    partial,  # out f32 [T, kv_heads * GROUP, SPLITS, HEAD_DIM], normalised
-    partial_lse,  # out f32 [T, kv_heads * GROUP, SPLITS], log2 of the sum; -inf: no key, and no partial written
+    partial,  # out f32 [T, SPLITS, kv_heads * GROUP, HEAD_DIM], normalised
+    partial_lse,  # out f32 [T, SPLITS, kv_heads * GROUP], log2 of the sum; -inf: no key, and no partial written
     table_stride,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -85,7 +85,7 @@ def sparse_attend_decode(
         values = tl.load(v_pages + (tile + key[:, None]) * HEAD_DIM + dim[None, :], mask=visible[:, None], other=0.0)
         sum_values = tl.dot(weights.to(tl.bfloat16), values, sum_values * decay[:, None])
         highest = raised
-    place = (first_head + row) * SPLITS + split
+    place = (token.to(tl.int64) * SPLITS + split) * kv_heads * GROUP + kv_head * GROUP + row
     lse = tl.where(count > 0, highest + tl.log2(total), float("-inf"))
     tl.store(partial_lse + place, lse, mask=row < GROUP)
     if count > 0:
@@ -98,10 +98,11 @@ def sparse_attend_decode(
 
 @triton.jit
 def merge_partials(
-    partial,  # f32 or bf16 [rows, SPLITS, HEAD_DIM], normalised
-    partial_lse,  # f32 [rows, SPLITS], log2; -inf: nothing there
-    out,  # out bf16 [rows, HEAD_DIM]
-    rows,  # tokens x heads
+    partial,  # f32 or bf16 [T, SPLITS, heads, HEAD_DIM], normalised
+    partial_lse,  # f32 [T, SPLITS, heads], log2; -inf: nothing there
+    out,  # out bf16 [T, heads, HEAD_DIM]
+    rows,  # T * heads
+    heads,
     HEAD_DIM: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK_R: tl.constexpr,
@@ -109,23 +110,26 @@ def merge_partials(
     """Grid (ceil(rows / BLOCK_R),). Rows without any key (there are none) would become 0."""
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     live = row < rows
-    row = row.to(tl.int64)
+    first = (row // heads).to(tl.int64) * SPLITS * heads + row % heads
     split = tl.arange(0, SPLITS)
     dim = tl.arange(0, HEAD_DIM)
     lse = tl.load(
-        partial_lse + row[:, None] * SPLITS + split[None, :], mask=live[:, None], other=float("-inf")
+        partial_lse + first[:, None] + split[None, :] * heads, mask=live[:, None], other=float("-inf")
     )
     highest = tl.maximum(tl.max(lse, 1), -1e30)
     total = tl.sum(tl.exp2(lse - highest[:, None]), 1)
     result = tl.zeros((BLOCK_R, HEAD_DIM), tl.float32)
     for index in tl.static_range(SPLITS):
-        one = tl.load(partial_lse + row * SPLITS + index, mask=live, other=float("-inf"))
-        weight = tl.exp2(one - highest)
-        place = partial + (row[:, None] * SPLITS + index) * HEAD_DIM + dim[None, :]
-        value = tl.load(place, mask=(live & (one > float("-inf")))[:, None], other=0.0)
-        result += weight[:, None] * value.to(tl.float32)
+        place = first + index * heads
+        one = tl.load(partial_lse + place, mask=live, other=float("-inf"))
+        value = tl.load(
+            partial + place[:, None] * HEAD_DIM + dim[None, :],
+            mask=(live & (one > float("-inf")))[:, None],
+            other=0.0,
+        )
+        result += tl.exp2(one - highest)[:, None] * value.to(tl.float32)
     result = result / tl.where(total > 0.0, total, 1.0)[:, None]
-    tl.store(out + row[:, None] * HEAD_DIM + dim[None, :], result.to(tl.bfloat16), mask=live[:, None])
+    tl.store(out + row.to(tl.int64)[:, None] * HEAD_DIM + dim[None, :], result.to(tl.bfloat16), mask=live[:, None])
 
 
 @triton.jit
@@ -134,11 +138,12 @@ def sparse_count(
     seq_first_token,  # i32 [B]
     seq_len,  # i32 [B]
     seq_first_item,  # i32 [B + 1]
-    counts,  # in/out i32 [kv_heads * items]; zero before, the lists' lengths after
+    counts,  # in/out i32 [kv_heads * items, spread]; zero before, the lists' lengths (in column 0) after
     ranks,  # out i32 [T, kv_heads, TOPK]: place within the block's list
-    partial_lse,  # out f32 [T, kv_heads * GROUP, TOPK]: -inf where there is no block
+    partial_lse,  # out f32 [T, TOPK, kv_heads * GROUP]: -inf where there is no block
     kv_heads,
     batch,
+    spread,  # entries from a list's counter to the next one's: neighbours in the L2 cache get in each other's way
     GROUP: tl.constexpr,
     TOPK: tl.constexpr,
     BLOCK_T: tl.constexpr,
@@ -153,20 +158,21 @@ def sparse_count(
     place = (token[:, None] * kv_heads + kv_head) * TOPK + slot[None, :]
     block = tl.load(selected + place, mask=live[:, None], other=-1)
     item = kv_head * tl.load(seq_first_item + batch) + tl.load(seq_first_item + sequence) + block
-    rank = tl.atomic_add(counts + item, 1, mask=block >= 0, sem="relaxed")
+    rank = tl.atomic_add(counts + item * spread, 1, mask=block >= 0, sem="relaxed")
     tl.store(ranks + place, rank, mask=block >= 0)
     empty = live[:, None] & (block < 0)
     nothing = tl.full((BLOCK_T, TOPK), float("-inf"), tl.float32)
     for head in tl.static_range(GROUP):
-        row = (token[:, None] * kv_heads + kv_head) * GROUP + head
-        tl.store(partial_lse + row * TOPK + slot[None, :], nothing, mask=empty)
+        row = (token[:, None] * TOPK + slot[None, :]) * kv_heads * GROUP + kv_head * GROUP + head
+        tl.store(partial_lse + row, nothing, mask=empty)
 
 
 @triton.jit
 def sparse_offsets(
-    counts,  # in/out i32 [items]: lengths; zero after
+    counts,  # in/out i32 [items, spread]: lengths in column 0; zero after
     offsets,  # out i32 [items + 1]
     items,  # of all KV heads
+    spread,
     BLOCK: tl.constexpr,
 ):
     """Grid (1,): running sum of the lengths, and zeroes for the next layer."""
@@ -174,9 +180,9 @@ def sparse_offsets(
     index = tl.arange(0, BLOCK)
     for first in range(0, items, BLOCK):
         item = first + index
-        count = tl.load(counts + item, mask=item < items, other=0)
+        count = tl.load(counts + item * spread, mask=item < items, other=0)
         tl.store(offsets + item, sum_before + tl.cumsum(count, 0) - count, mask=item < items)
-        tl.store(counts + item, tl.zeros((BLOCK,), tl.int32), mask=item < items)
+        tl.store(counts + item * spread, tl.zeros((BLOCK,), tl.int32), mask=item < items)
         sum_before += tl.sum(count, 0)
     tl.store(offsets + items, sum_before)
 
@@ -211,6 +217,46 @@ def sparse_fill(
 
 
 @triton.jit
+def _attend_tile(
+    queries, entries, partial, partial_lse,
+    keys,  # [HEAD_DIM, PAGE]
+    values,  # [PAGE, HEAD_DIM]
+    first,  # entry of the tile
+    end,  # of the list
+    first_seen,  # keys of the block that token 0 sees, less one; token t sees t more
+    kv_head,
+    heads,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PAGE: tl.constexpr,
+    TOPK: tl.constexpr,
+    ROWS: tl.constexpr,
+    MASKED: tl.constexpr,
+):  # fmt: skip
+    """ROWS / GROUP tokens of a list against one block."""
+    SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
+    row = tl.arange(0, ROWS)
+    dim = tl.arange(0, HEAD_DIM)
+    live = first + row // GROUP < end
+    entry = tl.load(entries + first + row // GROUP, mask=live, other=0)
+    token = entry // TOPK
+    head = token.to(tl.int64) * heads + kv_head * GROUP + row % GROUP
+    query = tl.load(queries + head[:, None] * HEAD_DIM + dim[None, :], mask=live[:, None], other=0.0)
+    logits = tl.dot(query, keys)
+    if MASKED:
+        visible = tl.arange(0, PAGE)[None, :] <= (first_seen + token)[:, None]
+        logits = tl.where(visible, logits, float("-inf"))
+    highest = tl.max(logits, 1) * SCALE
+    weights = tl.exp2(logits * SCALE - highest[:, None])
+    total = tl.sum(weights, 1)
+    result = tl.dot(weights.to(tl.bfloat16), values) * (1.0 / total)[:, None]
+    # A token's heads lie together: one stretch of memory for each entry of the list.
+    place = entry.to(tl.int64) * heads + kv_head * GROUP + row % GROUP
+    tl.store(partial_lse + place, highest + tl.log2(total), mask=live)
+    tl.store(partial + place[:, None] * HEAD_DIM + dim[None, :], result.to(tl.bfloat16), mask=live[:, None])
+
+
+@triton.jit
 def sparse_attend_prefill(
     queries,  # bf16 [T, kv_heads * GROUP, HEAD_DIM]
     k_pages,
@@ -223,8 +269,8 @@ def sparse_attend_prefill(
     seq_first_item,  # i32 [B + 1]
     offsets,  # i32 [kv_heads * items + 1]
     entries,  # i32 [T * kv_heads * TOPK]
-    partial,  # out bf16 [T, kv_heads * GROUP, TOPK, HEAD_DIM], normalised
-    partial_lse,  # out f32 [T, kv_heads * GROUP, TOPK]; of slots with a block
+    partial,  # out bf16 [T, TOPK, kv_heads * GROUP, HEAD_DIM], normalised
+    partial_lse,  # out f32 [T, TOPK, kv_heads * GROUP]; of slots with a block
     table_stride,
     kv_heads,
     batch,
@@ -237,7 +283,6 @@ def sparse_attend_prefill(
 ):
     """Grid (most blocks of a context, kv_heads * parts, B): part p of P takes tiles p, p + P, ... of its block's list."""
     TOKENS: tl.constexpr = ROWS // GROUP
-    SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
     block = tl.program_id(0)
     kv_head = tl.program_id(1) % kv_heads
     part = tl.program_id(1) // kv_heads
@@ -250,7 +295,6 @@ def sparse_attend_prefill(
         begin = tl.load(offsets + item) + part * TOKENS
         end = tl.load(offsets + item + 1)
         if begin < end:
-            row = tl.arange(0, ROWS)
             dim = tl.arange(0, HEAD_DIM)
             key = tl.arange(0, PAGE)
             first_position = tl.load(seq_first_position + sequence)
@@ -269,23 +313,17 @@ def sparse_attend_prefill(
             heads = kv_heads * GROUP
             # A tile in which some token stands inside this block is masked; only the newest blocks have such tiles.
             newest = (block + 1) * PAGE > first_position
-            for first in tl.range(begin, end, parts * TOKENS, num_stages=STAGES):
-                live = first + row // GROUP < end
-                entry = tl.load(entries + first + row // GROUP, mask=live, other=0)
-                token = entry // TOPK
-                head = token.to(tl.int64) * heads + kv_head * GROUP + row % GROUP
-                query = tl.load(queries + head[:, None] * HEAD_DIM + dim[None, :], mask=live[:, None], other=0.0)
-                logits = tl.dot(query, keys) * SCALE
-                if newest:
-                    position = first_position + token - first_token
-                    visible = block * PAGE + key[None, :] <= position[:, None]
-                    logits = tl.where(visible, logits, float("-inf"))
-                highest = tl.max(logits, 1)
-                weights = tl.exp2(logits - highest[:, None])
-                total = tl.sum(weights, 1)
-                result = tl.dot(weights.to(tl.bfloat16), values) / total[:, None]
-                place = head * TOPK + entry % TOPK
-                tl.store(partial_lse + place, highest + tl.log2(total), mask=live)
-                tl.store(
-                    partial + place[:, None] * HEAD_DIM + dim[None, :], result.to(tl.bfloat16), mask=live[:, None]
-                )
+            stride = parts * TOKENS
+            first_seen = first_position - first_token - block * PAGE
+            if newest:
+                for first in tl.range(begin, end, stride, num_stages=STAGES):
+                    _attend_tile(
+                        queries, entries, partial, partial_lse, keys, values, first, end, first_seen, kv_head, heads,
+                        GROUP, HEAD_DIM, PAGE, TOPK, ROWS, True,
+                    )
+            else:
+                for first in tl.range(begin, end, stride, num_stages=STAGES):
+                    _attend_tile(
+                        queries, entries, partial, partial_lse, keys, values, first, end, first_seen, kv_head, heads,
+                        GROUP, HEAD_DIM, PAGE, TOPK, ROWS, False,
+                    )

@@ -18,8 +18,8 @@ from sparse_attention import (  # noqa: E402, I001 (after interpret)
 def decode(pool, rows, positions, queries, selected, splits):
     tokens, heads, dim = queries.shape
     group = heads // pool.kv_heads
-    partial = Tensor.poisoned((tokens, heads, splits, dim), np.float32)
-    lse = Tensor.poisoned((tokens, heads, splits), np.float32)
+    partial = Tensor.poisoned((tokens, splits, heads, dim), np.float32)
+    lse = Tensor.poisoned((tokens, splits, heads), np.float32)
     launch(
         sparse_attend_decode, (tokens, pool.kv_heads, splits), Tensor(queries.astype(bf16)), Tensor(pool.k_pages),
         Tensor(pool.v_pages), Tensor(pool.table), Tensor(rows), Tensor(positions), Tensor(selected), partial, lse,
@@ -32,13 +32,13 @@ def merged(partial, lse, shape, splits, block_r):
     tokens, heads, dim = shape
     out = Tensor.poisoned(shape, bf16)
     launch(
-        merge_partials, (-(-tokens * heads // block_r),), partial, lse, out, tokens * heads, HEAD_DIM=dim,
+        merge_partials, (-(-tokens * heads // block_r),), partial, lse, out, tokens * heads, heads, HEAD_DIM=dim,
         SPLITS=splits, BLOCK_R=block_r,
     )  # fmt: skip
     return out.array
 
 
-def prefill(pool, chunks, queries, selected, parts, rows):
+def prefill(pool, chunks, queries, selected, parts, rows, spread=3):
     """`chunks` = (sequence, first position, length), tokens one after the other; two layers, to see counts reset."""
     tokens, heads, dim = queries.shape
     kv_heads, topk = selected.shape[1:]
@@ -49,19 +49,19 @@ def prefill(pool, chunks, queries, selected, parts, rows):
     seq = [Tensor(seq_row), Tensor((np.cumsum(length) - length).astype(np.int32)), Tensor(length), Tensor(first)]
     items = int(first_item[-1]) * kv_heads
     first_item = Tensor(first_item)
-    counts = Tensor(np.zeros(items, dtype=np.int32))
+    counts = Tensor(np.zeros(items * spread, dtype=np.int32))
     for _layer in range(2):
         offsets = Tensor.poisoned((items + 1,), np.int32)
         ranks, entries = Tensor.poisoned(selected.shape, np.int32), Tensor.poisoned(selected.shape, np.int32)
-        partial = Tensor.poisoned((tokens, heads, topk, dim), bf16)
-        lse = Tensor.poisoned((tokens, heads, topk), np.float32)
+        partial = Tensor.poisoned((tokens, topk, heads, dim), bf16)
+        lse = Tensor.poisoned((tokens, topk, heads), np.float32)
         chosen = Tensor(selected)
         grid = (-(-int(length.max()) // 4), kv_heads, len(chunks))
         launch(
-            sparse_count, grid, chosen, seq[1], seq[2], first_item, counts, ranks, lse, kv_heads, len(chunks),
+            sparse_count, grid, chosen, seq[1], seq[2], first_item, counts, ranks, lse, kv_heads, len(chunks), spread,
             GROUP=group, TOPK=topk, BLOCK_T=4,
         )  # fmt: skip
-        launch(sparse_offsets, (1,), counts, offsets, items, BLOCK=16)
+        launch(sparse_offsets, (1,), counts, offsets, items, spread, BLOCK=16)
         assert (counts.array == 0).all() and offsets.array[-1] == (selected >= 0).sum()
         launch(
             sparse_fill, grid, chosen, ranks, offsets, seq[1], seq[2], first_item, entries, kv_heads, len(chunks),
@@ -148,7 +148,7 @@ def test_prefill(group, kv_heads, dim, page, topk, parts):
     tile = max(16, group * 4)
     actual = prefill(pool, chunks, queries, selected, parts, tile)
     assert_close(actual, expected_of(pool, rows, positions, queries, selected))
-    assert (actual == prefill(pool, chunks, queries, selected, parts + 1, tile)).all()
+    assert (actual == prefill(pool, chunks, queries, selected, parts + 1, tile, 1)).all()
     decoded = decode(pool, rows, positions, queries, selected, 4)
     assert_close(actual, decoded.astype(np.float64))
 

@@ -16,7 +16,7 @@ use m3_model::shard::ShardPlan;
 
 use crate::backend::Sm90Backend;
 use crate::dims::Dims;
-use crate::kernels::{CONTRACTS, MoeUpBf16Variant, RouterChoose, SelectBlocks, TARGET, TOOLCHAIN};
+use crate::kernels::{CONTRACTS, MoeUpBf16Variant, RouterChoose, SelectBlocksVariant, TARGET, TOOLCHAIN};
 
 /// Any GPU goes before the CPU.
 const SCORE: u32 = 100;
@@ -135,7 +135,8 @@ fn check_request(request: &OpenRequest, plan: &Plan) -> Result<()> {
             return Err(unsupported(format!("{name} bit {dtype}: the sm90 backend computes in bfloat16")));
         }
     }
-    let (pages, most) = (request.max_context.div_ceil(request.page_tokens), SelectBlocks::WIDEST);
+    let (pages, most) =
+        (request.max_context.div_ceil(request.page_tokens), SelectBlocksVariant::Few.widest());
     if pages > most {
         let context = request.max_context;
         return Err(unsupported(format!(

@@ -2814,7 +2814,7 @@ impl IndexScoreDecode {
     };
 
     /// Compiled in.
-    pub const STAGES: u32 = 4;
+    pub const STAGES: u32 = 6;
 
     /// Whether it was compiled for the loaded shape.
     #[must_use]
@@ -2885,7 +2885,7 @@ impl IndexScorePrefill {
     /// Compiled in.
     pub const BLOCK_M: u32 = 128;
     /// Compiled in.
-    pub const BLOCKS: u32 = 32;
+    pub const BLOCKS: u32 = 8;
     /// Compiled in.
     pub const STAGES: u32 = 3;
     /// Compiled in.
@@ -2956,13 +2956,24 @@ impl SelectBlocksVariant {
     pub const fn rows(self) -> u32 {
         match self {
             Self::Few => 1,
-            Self::Many => 8,
+            Self::Many => 4,
+        }
+    }
+
+    #[must_use]
+    pub const fn widest(self) -> u32 {
+        match self {
+            Self::Few => 8192,
+            Self::Many => 1024,
         }
     }
 
     #[must_use]
     pub const fn num_warps(self) -> u32 {
-        8
+        match self {
+            Self::Few => 8,
+            Self::Many => 4,
+        }
     }
 }
 
@@ -2977,9 +2988,6 @@ impl SelectBlocks {
         text: "select_blocks(scores: *f32 @16, positions: *i32 @4, selected: *i32 @16, tokens: i32, row_stride: i64, block_stride: i64, init_blocks: i32, local_blocks: i32) as Few | Many",
         variants: &["Few", "Many"],
     };
-
-    /// Compiled in.
-    pub const WIDEST: u32 = 8192;
 
     /// Whether it was compiled for the loaded shape.
     #[must_use]
@@ -3089,6 +3097,8 @@ pub struct SparseMergeDecodeArguments {
     pub out: DevicePointer,
     /// `i32`.
     pub rows: i32,
+    /// `i32`.
+    pub heads: i32,
 }
 
 /// `kernels/sparse_attention/sparse_attention.py`, function `merge_partials`.
@@ -3099,7 +3109,7 @@ impl SparseMergeDecode {
     /// Arguments and variants as the pack must have them.
     pub const CONTRACT: Contract = Contract {
         kernel: "sparse_merge_decode",
-        text: "sparse_merge_decode(partial: *f32 @16, partial_lse: *f32 @16, out: *bf16 @16, rows: i32)",
+        text: "sparse_merge_decode(partial: *f32 @16, partial_lse: *f32 @16, out: *bf16 @16, rows: i32, heads: i32)",
         variants: &[],
     };
 
@@ -3126,6 +3136,7 @@ impl SparseMergeDecode {
         list.pointer("partial_lse", arguments.partial_lse, 16)?;
         list.pointer("out", arguments.out, 16)?;
         list.i32("rows", arguments.rows, 1)?;
+        list.i32("heads", arguments.heads, 1)?;
         self.0.launch(queue, grid, 0, &mut list)
     }
 }
@@ -3151,6 +3162,8 @@ pub struct SparseCountArguments {
     pub kv_heads: i32,
     /// `i32`.
     pub batch: i32,
+    /// `i32`.
+    pub spread: i32,
 }
 
 /// `kernels/sparse_attention/sparse_attention.py`, function `sparse_count`.
@@ -3161,7 +3174,7 @@ impl SparseCount {
     /// Arguments and variants as the pack must have them.
     pub const CONTRACT: Contract = Contract {
         kernel: "sparse_count",
-        text: "sparse_count(selected: *i32 @16, seq_first_token: *i32 @4, seq_len: *i32 @4, seq_first_item: *i32 @4, counts: *i32 @4, ranks: *i32 @16, partial_lse: *f32 @16, kv_heads: i32, batch: i32)",
+        text: "sparse_count(selected: *i32 @16, seq_first_token: *i32 @4, seq_len: *i32 @4, seq_first_item: *i32 @4, counts: *i32 @4, ranks: *i32 @16, partial_lse: *f32 @16, kv_heads: i32, batch: i32, spread: i32)",
         variants: &[],
     };
 
@@ -3191,6 +3204,7 @@ impl SparseCount {
         list.pointer("partial_lse", arguments.partial_lse, 16)?;
         list.i32("kv_heads", arguments.kv_heads, 1)?;
         list.i32("batch", arguments.batch, 1)?;
+        list.i32("spread", arguments.spread, 1)?;
         self.0.launch(queue, grid, 0, &mut list)
     }
 }
@@ -3204,6 +3218,8 @@ pub struct SparseOffsetsArguments {
     pub offsets: DevicePointer,
     /// `i32`.
     pub items: i32,
+    /// `i32`.
+    pub spread: i32,
 }
 
 /// `kernels/sparse_attention/sparse_attention.py`, function `sparse_offsets`.
@@ -3214,7 +3230,7 @@ impl SparseOffsets {
     /// Arguments and variants as the pack must have them.
     pub const CONTRACT: Contract = Contract {
         kernel: "sparse_offsets",
-        text: "sparse_offsets(counts: *i32 @16, offsets: *i32 @16, items: i32)",
+        text: "sparse_offsets(counts: *i32 @16, offsets: *i32 @16, items: i32, spread: i32)",
         variants: &[],
     };
 
@@ -3238,6 +3254,7 @@ impl SparseOffsets {
         list.pointer("counts", arguments.counts, 16)?;
         list.pointer("offsets", arguments.offsets, 16)?;
         list.i32("items", arguments.items, 1)?;
+        list.i32("spread", arguments.spread, 1)?;
         self.0.launch(queue, grid, 0, &mut list)
     }
 }
@@ -3357,7 +3374,7 @@ impl SparseAttendPrefill {
     };
 
     /// Compiled in.
-    pub const ROWS: u32 = 128;
+    pub const ROWS: u32 = 64;
     /// Compiled in.
     pub const STAGES: u32 = 3;
 
@@ -3406,6 +3423,8 @@ pub struct SparseMergePrefillArguments {
     pub out: DevicePointer,
     /// `i32`.
     pub rows: i32,
+    /// `i32`.
+    pub heads: i32,
 }
 
 /// `kernels/sparse_attention/sparse_attention.py`, function `merge_partials`.
@@ -3416,12 +3435,12 @@ impl SparseMergePrefill {
     /// Arguments and variants as the pack must have them.
     pub const CONTRACT: Contract = Contract {
         kernel: "sparse_merge_prefill",
-        text: "sparse_merge_prefill(partial: *bf16 @16, partial_lse: *f32 @16, out: *bf16 @16, rows: i32)",
+        text: "sparse_merge_prefill(partial: *bf16 @16, partial_lse: *f32 @16, out: *bf16 @16, rows: i32, heads: i32)",
         variants: &[],
     };
 
     /// Compiled in.
-    pub const BLOCK_R: u32 = 8;
+    pub const BLOCK_R: u32 = 4;
 
     /// Whether it was compiled for the loaded shape.
     #[must_use]
@@ -3441,6 +3460,7 @@ impl SparseMergePrefill {
         list.pointer("partial_lse", arguments.partial_lse, 16)?;
         list.pointer("out", arguments.out, 16)?;
         list.i32("rows", arguments.rows, 1)?;
+        list.i32("heads", arguments.heads, 1)?;
         self.0.launch(queue, grid, 0, &mut list)
     }
 }
@@ -3485,7 +3505,7 @@ impl DenseAttendPrefill {
     /// Compiled in.
     pub const BLOCK_M: u32 = 128;
     /// Compiled in.
-    pub const STAGES: u32 = 3;
+    pub const STAGES: u32 = 2;
     /// Compiled in.
     pub const TMA: bool = true;
 
@@ -3557,7 +3577,7 @@ impl DenseAttendDecode {
     /// Compiled in.
     pub const MIN_BLOCKS: u32 = 4;
     /// Compiled in.
-    pub const STAGES: u32 = 2;
+    pub const STAGES: u32 = 3;
 
     /// Whether it was compiled for the loaded shape.
     #[must_use]

@@ -22,10 +22,14 @@ use crate::weights::place::Layer;
 
 /// Blocks that a decode launch should have: four for each multiprocessor of an H200.
 const WANTED_BLOCKS: usize = 528;
+/// The same for attention over whole contexts, whose programs wait longer for memory.
+const WANTED_DENSE_BLOCKS: usize = 1056;
 /// Blocks that a prefill launch over block lists should have.
-const WANTED_LIST_BLOCKS: usize = 1056;
+const WANTED_LIST_BLOCKS: usize = 2048;
+/// Entries from one list's counter to the next: a line of the cache.
+const MOST_SPREAD: usize = 32;
 /// Tokens from which the rotation takes several at once.
-const MANY_TOKENS: usize = 256;
+const MANY_TOKENS: usize = 32;
 
 impl Rank {
     /// Fused projection of `normed`; queries to their buffers, keys and values to the pages.
@@ -130,7 +134,9 @@ impl Rank {
         block_stride: usize,
     ) -> Result<()> {
         let rows = tokens * self.dims.index_heads;
-        let variant = if rows < 1024 { SelectBlocksVariant::Few } else { SelectBlocksVariant::Many };
+        let pages = self.run.chunk_pages.max(self.run.short_pages);
+        let many = rows >= 1024 && pages <= SelectBlocksVariant::Many.widest() as usize;
+        let variant = if many { SelectBlocksVariant::Many } else { SelectBlocksVariant::Few };
         let arguments = SelectBlocksArguments {
             scores,
             positions: self.run.arrays.positions,
@@ -198,7 +204,7 @@ impl Rank {
         };
         // The grid does not change results: programs take runs in turn.
         let programs =
-            WANTED_BLOCKS.div_ceil(run.short * dims.kv_heads).clamp(1, max_runs.min(run.short_pages));
+            WANTED_DENSE_BLOCKS.div_ceil(run.short * dims.kv_heads).clamp(1, max_runs.min(run.short_pages));
         let grid = [run.short as u32, dims.kv_heads as u32, programs as u32];
         launched(self.kernels.dense_attend_decode.launch(&self.queue(), grid, &arguments))?;
         let arguments = DenseMergeArguments {
@@ -228,6 +234,9 @@ impl Rank {
     fn list_tokens_of_blocks(&self) -> Result<()> {
         let (run, arrays, buffers) = (&self.run, &self.run.arrays, &self.work.buffers);
         let (kv_heads, batch) = (self.dims.kv_heads, run.counts.chunks);
+        // Counters stand as far apart as the buffer allows for this step's lists.
+        let counters = buffers.item_counts.bytes as usize / size_of::<i32>();
+        let spread = (counters / (kv_heads * run.items).max(1)).clamp(1, MOST_SPREAD);
         let grid = |each| [blocks(run.longest, each), kv_heads as u32, batch as u32];
         let arguments = SparseCountArguments {
             selected: buffers.selected.pointer,
@@ -239,12 +248,14 @@ impl Rank {
             partial_lse: buffers.chunk_lse.pointer,
             kv_heads: kv_heads as i32,
             batch: batch as i32,
+            spread: spread as i32,
         };
         launched(self.kernels.sparse_count.launch(&self.queue(), grid(SparseCount::BLOCK_T), &arguments))?;
         let arguments = SparseOffsetsArguments {
             counts: buffers.item_counts.pointer,
             offsets: buffers.item_offsets.pointer,
             items: (kv_heads * run.items) as i32,
+            spread: spread as i32,
         };
         launched(self.kernels.sparse_offsets.launch(&self.queue(), [1, 1, 1], &arguments))?;
         let arguments = SparseFillArguments {
@@ -284,7 +295,10 @@ impl Rank {
         };
         let most_parts = blocks(run.longest * dims.group(), SparseAttendPrefill::ROWS) as usize;
         let whole = run.chunk_pages * dims.kv_heads * run.counts.chunks;
-        let parts = WANTED_LIST_BLOCKS.div_ceil(whole).clamp(1, most_parts);
+        // A program loads its block once, so it should see 4 to 8 tiles of an average list.
+        let tiles =
+            run.longest * dims.topk * dims.group() / (SparseAttendPrefill::ROWS as usize * run.chunk_pages);
+        let parts = (tiles / 8).max((tiles / 4).min(WANTED_LIST_BLOCKS / whole)).clamp(1, most_parts);
         let grid = [run.chunk_pages as u32, (dims.kv_heads * parts) as u32, run.counts.chunks as u32];
         launched(self.kernels.sparse_attend_prefill.launch(&self.queue(), grid, &arguments))?;
         // Tokens of chunks stand behind those of short sequences.
@@ -295,6 +309,7 @@ impl Rank {
             partial_lse: at(buffers.chunk_lse, first * dims.topk, 4),
             out: at(buffers.attended, first * dims.head_dim, 2),
             rows: rows as i32,
+            heads: heads as i32,
         };
         let grid = [blocks(rows, SparseMergePrefill::BLOCK_R), 1, 1];
         launched(self.kernels.sparse_merge_prefill.launch(&self.queue(), grid, &arguments))
@@ -323,6 +338,7 @@ impl Rank {
             partial_lse: buffers.short_lse.pointer,
             out: buffers.attended.pointer,
             rows: rows as i32,
+            heads: dims.heads as i32,
         };
         let grid = [blocks(rows, SparseMergeDecode::BLOCK_R), 1, 1];
         launched(self.kernels.sparse_merge_decode.launch(&self.queue(), grid, &arguments))

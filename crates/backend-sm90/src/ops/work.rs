@@ -132,13 +132,13 @@ buffers! {
     chunk_scores,
     /// i32 `[T, kv heads, topk]`
     selected,
-    /// f32 `[short tokens, heads, splits or runs, head_dim]`
+    /// f32 `[short tokens, splits, heads, head_dim]`, of whole contexts `[short tokens, heads, runs, head_dim]`
     short_partial,
     short_lse,
-    /// bf16 `[T, heads, topk, head_dim]`
+    /// bf16 `[T, topk, heads, head_dim]`
     chunk_partial,
     chunk_lse,
-    /// i32 `[kv heads * items]` and one more
+    /// i32 `[kv heads * items]` and one more; zero between launches
     item_counts,
     item_offsets,
     /// i32 `[T, kv heads, topk]`
