@@ -1032,7 +1032,7 @@ impl GemmBf16Variant {
             Self::Decode16 => 64,
             Self::Decode32 => 64,
             Self::Decode64 => 64,
-            Self::Prefill => 128,
+            Self::Prefill => 256,
         }
     }
 
@@ -1388,7 +1388,7 @@ impl GemmBf16F32Variant {
             Self::Decode16 => 64,
             Self::Decode32 => 64,
             Self::Decode64 => 64,
-            Self::Prefill => 128,
+            Self::Prefill => 256,
         }
     }
 
@@ -1797,11 +1797,11 @@ impl MoeUpBf16Variant {
             Self::Decode16 => 32,
             Self::Decode32 => 32,
             Self::Decode64 => 32,
-            Self::Prefill => 64,
+            Self::Prefill => 128,
             Self::DenseDecode16 => 32,
             Self::DenseDecode32 => 32,
             Self::DenseDecode64 => 32,
-            Self::DensePrefill => 64,
+            Self::DensePrefill => 128,
         }
     }
 
@@ -1868,7 +1868,16 @@ impl MoeUpBf16Variant {
 
     #[must_use]
     pub const fn num_stages(self) -> u32 {
-        4
+        match self {
+            Self::Decode16 => 4,
+            Self::Decode32 => 4,
+            Self::Decode64 => 4,
+            Self::Prefill => 3,
+            Self::DenseDecode16 => 4,
+            Self::DenseDecode32 => 4,
+            Self::DenseDecode64 => 4,
+            Self::DensePrefill => 3,
+        }
     }
 }
 
@@ -1981,7 +1990,7 @@ impl MoeDownBf16Variant {
             Self::Decode16 => 64,
             Self::Decode32 => 64,
             Self::Decode64 => 64,
-            Self::Prefill => 128,
+            Self::Prefill => 256,
         }
     }
 
@@ -2022,12 +2031,7 @@ impl MoeDownBf16Variant {
 
     #[must_use]
     pub const fn num_stages(self) -> u32 {
-        match self {
-            Self::Decode16 => 3,
-            Self::Decode32 => 3,
-            Self::Decode64 => 3,
-            Self::Prefill => 4,
-        }
+        3
     }
 }
 
@@ -2445,11 +2449,11 @@ impl MoeDownMxfp8Variant {
     #[must_use]
     pub const fn block_n(self) -> u32 {
         match self {
-            Self::Decode16Any => 64,
+            Self::Decode16Any => 128,
             Self::Decode32Any => 64,
             Self::Decode64Any => 64,
             Self::PrefillAny => 128,
-            Self::Decode16 => 64,
+            Self::Decode16 => 128,
             Self::Decode32 => 64,
             Self::Decode64 => 64,
             Self::Prefill => 128,

@@ -49,6 +49,14 @@ struct Grouped {
     is_dense: bool,
 }
 
+impl Grouped {
+    /// Blocks of `each` columns for every tile of rows that can occur; the variant says how wide it is, which differs
+    /// between formats.
+    fn blocks(&self, columns: usize, each: u32) -> u32 {
+        blocks(columns, each) * self.shape.most_tiles(self.launch.tile.rows()) as u32
+    }
+}
+
 impl Rank {
     pub(super) fn run_dense(&mut self, ffn: &Ffn<Matrix>) -> Result<()> {
         let Ffn::Dense(mlp) = ffn else { unreachable!("the layer plan says dense") };
@@ -177,7 +185,8 @@ impl Rank {
                     limit,
                 };
                 let variant = up_bf16(launch.tile, is_dense);
-                launched(self.kernels.moe_up_bf16.launch(&self.queue(), launch.up, variant, &arguments))
+                let grid = [grouped.blocks(shape.width, variant.block_i()), launch.up[1], 1];
+                launched(self.kernels.moe_up_bf16.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::Mxfp8 => {
                 let arguments = MoeUpMxfp8Arguments {
@@ -197,7 +206,8 @@ impl Rank {
                     limit,
                 };
                 let variant = up_mxfp8(launch.tile, is_dense, has_whole_words(k as usize));
-                launched(self.kernels.moe_up_mxfp8.launch(&self.queue(), launch.up, variant, &arguments))
+                let grid = [grouped.blocks(shape.width, variant.block_i()), launch.up[1], 1];
+                launched(self.kernels.moe_up_mxfp8.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::F32 => Err(no_f32(k)),
         }
@@ -217,7 +227,8 @@ impl Rank {
                     Tile::Prefill => MoeDownBf16Variant::Prefill,
                 };
                 let arguments = MoeDownBf16Arguments { inner, w, scales, offsets, rows, y, n, i, groups };
-                launched(self.kernels.moe_down_bf16.launch(&self.queue(), launch.down, variant, &arguments))
+                let grid = [grouped.blocks(shape.hidden, variant.block_n()), 1, 1];
+                launched(self.kernels.moe_down_bf16.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::Mxfp8 => {
                 let variant = match (launch.tile, has_whole_words(shape.width)) {
@@ -231,7 +242,8 @@ impl Rank {
                     (Tile::Prefill, true) => MoeDownMxfp8Variant::Prefill,
                 };
                 let arguments = MoeDownMxfp8Arguments { inner, w, scales, offsets, rows, y, n, i, groups };
-                launched(self.kernels.moe_down_mxfp8.launch(&self.queue(), launch.down, variant, &arguments))
+                let grid = [grouped.blocks(shape.hidden, variant.block_n()), 1, 1];
+                launched(self.kernels.moe_down_mxfp8.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::F32 => Err(no_f32(i)),
         }

@@ -5,7 +5,7 @@ use m3_gpu::launch::DevicePointer;
 use m3_model::formats::Format;
 
 use super::tiles::{Gemm, Tile};
-use super::{Rank, launched};
+use super::{Rank, blocks, launched};
 use crate::kernels::{
     GemmBf16Arguments, GemmBf16F32Arguments, GemmBf16F32Variant, GemmBf16Variant, GemmMxfp8Arguments,
     GemmMxfp8Variant,
@@ -15,6 +15,11 @@ use crate::weights::Matrix;
 /// MXFP8 rows of whole words of four scales take a faster load.
 pub(super) fn has_whole_words(columns: usize) -> bool {
     columns.is_multiple_of(128)
+}
+
+/// Blocks by the chosen variant's own tile, which differs between formats; `launch` says how often K is split.
+fn grid_of(launch: &Gemm, (m, block_m): (i32, u32), (n, block_n): (i32, u32)) -> [u32; 3] {
+    [blocks(m as usize, block_m) * blocks(n as usize, block_n), launch.grid[1], 1]
 }
 
 impl Rank {
@@ -31,10 +36,11 @@ impl Rank {
                     Tile::Decode64 => GemmBf16Variant::Decode64,
                     Tile::Prefill => GemmBf16Variant::Prefill,
                 };
+                let grid = grid_of(&launch, (m, variant.block_m()), (n, variant.block_n()));
                 let scales = DevicePointer::NULL;
                 let arguments =
                     GemmBf16Arguments { x, w: w.values, scales, out, partials, counters, m, n, k };
-                launched(self.kernels.gemm_bf16.launch(&self.queue(), launch.grid, variant, &arguments))
+                launched(self.kernels.gemm_bf16.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::Mxfp8 => {
                 let variant = match (launch.tile, has_whole_words(w.columns)) {
@@ -47,9 +53,10 @@ impl Rank {
                     (Tile::Decode64, true) => GemmMxfp8Variant::Decode64,
                     (Tile::Prefill, true) => GemmMxfp8Variant::Prefill,
                 };
+                let grid = grid_of(&launch, (m, variant.block_m()), (n, variant.block_n()));
                 let (values, scales) = (w.values, w.scales);
                 let arguments = GemmMxfp8Arguments { x, w: values, scales, out, partials, counters, m, n, k };
-                launched(self.kernels.gemm_mxfp8.launch(&self.queue(), launch.grid, variant, &arguments))
+                launched(self.kernels.gemm_mxfp8.launch(&self.queue(), grid, variant, &arguments))
             }
             Format::F32 => Err(Error::Fatal(format!("no product with F32 weights of {n} x {k}"))),
         }
@@ -69,9 +76,10 @@ impl Rank {
             Tile::Prefill => GemmBf16F32Variant::Prefill,
         };
         let (m, n, k) = (m as i32, w.rows as i32, w.columns as i32);
+        let grid = grid_of(&launch, (m, variant.block_m()), (n, variant.block_n()));
         let scales = DevicePointer::NULL;
         let arguments = GemmBf16F32Arguments { x, w: w.values, scales, out, partials, counters, m, n, k };
-        launched(self.kernels.gemm_bf16_f32.launch(&self.queue(), launch.grid, variant, &arguments))
+        launched(self.kernels.gemm_bf16_f32.launch(&self.queue(), grid, variant, &arguments))
     }
 
     /// Where split sums meet; nothing when they are not split.

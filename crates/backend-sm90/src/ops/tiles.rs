@@ -125,7 +125,7 @@ impl MoeShape {
     }
 
     /// Tiles of `rows` rows that can occur: every expert, the shared one too, may leave one partly filled.
-    fn most_tiles(&self, rows: usize) -> usize {
+    pub(crate) fn most_tiles(&self, rows: usize) -> usize {
         let routed = self.tokens * self.routed;
         let groups = routed.min(self.experts) + 1;
         (routed + self.tokens + groups * (rows - 1)) / rows
