@@ -2,15 +2,13 @@
 //! every failure is a sentence and nothing is served.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
 use m3_abi::{Driver, ProbeReport, ProbeRequest};
 use m3_core::engine::{EngineConfig, EngineHandle};
-use m3_core::load::{LoadOptions, LoadedModel, Progress, load_model};
-use m3_core::model::checkpoint::Checkpoint;
+use m3_core::load::{LoadOptions, LoadedModel, Progress};
 use m3_core::model::config::Quantization;
 
 use crate::app::Serving;
@@ -19,6 +17,7 @@ use crate::backends;
 use crate::info::ServerInfo;
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
+use crate::weights::Weights;
 
 /// Requests computed at once, when nothing is said.
 const DEFAULT_MAX_RUNNING: usize = 64;
@@ -35,21 +34,21 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
         true => None,
         false => Some(TextSide::load(&dir, &options.model)?),
     };
-    let checkpoint = Arc::new(Checkpoint::open(&dir)?);
-    check(&checkpoint, options)?;
-    check_ids(&checkpoint, text.as_ref())?;
-    let (driver, loaded, max_context) = load(&checkpoint, options, progress)?;
+    let weights = Weights::open(&dir, options.model.dummy_weights)?;
+    check(&weights, options)?;
+    check_ids(&weights, text.as_ref())?;
+    let (driver, loaded, max_context) = load(&weights, options, progress)?;
     tracing::info!(
         "backend {driver}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
         loaded.num_pages,
-        checkpoint.config().text.sparse.block_size,
+        weights.config().text.sparse.block_size,
         loaded.weight_bytes >> 20,
         loaded.ranks.len()
     );
-    let model = served_model(&dir, &checkpoint, text, options, max_context);
-    let config = engine_config(&checkpoint, &model, &loaded, options);
-    let held = held_quantization(&checkpoint);
-    let info = ServerInfo::new(driver, options, &config, checkpoint.config_json(), held);
+    let model = served_model(&dir, &weights, text, options, max_context);
+    let config = engine_config(&weights, &model, &loaded, options);
+    let held = held_quantization(&weights);
+    let info = ServerInfo::new(driver, options, &config, weights.config_json(), held);
     let engine = EngineHandle::start(config, loaded.ranks)?;
     Ok(Serving { model, engine, info })
 }
@@ -87,9 +86,9 @@ fn bundled_model() -> anyhow::Result<PathBuf> {
     Ok(found.canonicalize().unwrap_or_else(|_| found.clone()))
 }
 
-/// What options and checkpoint must agree on.
-fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
-    let config = checkpoint.config();
+/// What options and weights must agree on.
+fn check(weights: &Weights, options: &Options) -> anyhow::Result<()> {
+    let config = weights.config();
     let page = config.text.sparse.block_size;
     if let Some(asked) = options.engine.page_tokens {
         ensure!(
@@ -101,31 +100,24 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> anyhow::Result<()> {
     if let Some(asked) = options.engine.context {
         ensure!(asked <= longest, "--context-length is {asked}; the model was made for {longest} tokens");
     }
-    let held = held_quantization(checkpoint);
+    let held = held_quantization(weights);
     if let Some(asked) = &options.model.quantization {
         ensure!(asked == held, "--quantization is {asked}; the checkpoint holds {held}");
     }
-    let report = checkpoint.report();
-    for name in &report.unknown_config_keys {
-        tracing::debug!("config.json has a key this engine does not know: {name}");
-    }
-    if !report.extra_tensors.is_empty() {
-        let (count, first) = (report.extra_tensors.len(), &report.extra_tensors[0]);
-        tracing::warn!("{count} tensors of the checkpoint are not used, {first} among them");
-    }
+    weights.report();
     Ok(())
 }
 
-fn held_quantization(checkpoint: &Checkpoint) -> &'static str {
-    match checkpoint.config().quantization {
+fn held_quantization(weights: &Weights) -> &'static str {
+    match weights.config().quantization {
         Quantization::None => "none",
         Quantization::Mxfp8 => "mxfp8",
     }
 }
 
 /// Token ids that the embedding and the logits have no row for would only fail inside a request, if at all.
-fn check_ids(checkpoint: &Checkpoint, text: Option<&TextSide>) -> anyhow::Result<()> {
-    let vocab_size = checkpoint.config().text.vocab_size;
+fn check_ids(weights: &Weights, text: Option<&TextSide>) -> anyhow::Result<()> {
+    let vocab_size = weights.config().text.vocab_size;
     if let Some(text) = text {
         let ids = text.tokenizer.vocab_len();
         ensure!(
@@ -134,7 +126,7 @@ fn check_ids(checkpoint: &Checkpoint, text: Option<&TextSide>) -> anyhow::Result
             ids - 1
         );
     }
-    let eos = &checkpoint.generation().eos_token_ids;
+    let eos = &weights.generation().eos_token_ids;
     if let Some(id) = eos.iter().find(|id| **id as usize >= vocab_size) {
         bail!("eos_token_id {id} of generation_config.json is outside the vocabulary of {vocab_size} tokens");
     }
@@ -159,24 +151,24 @@ fn check_dtypes(name: &str, chosen: &LoadOptions, report: &ProbeReport) -> anyho
 
 /// Chooses a backend, loads the ranks, and settles how long a context may be.
 fn load(
-    checkpoint: &Arc<Checkpoint>,
+    weights: &Weights,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> anyhow::Result<(String, LoadedModel, usize)> {
     let backend = &options.backend;
-    let request = ProbeRequest { config: checkpoint.config_json().to_vec(), tp: backend.tp, ep: backend.ep };
+    let request = ProbeRequest { config: weights.config_json().to_vec(), tp: backend.tp, ep: backend.ep };
     let discovery = backends::find(backend, &request)?;
     for refused in discovery.refused() {
         tracing::info!("not used: {refused}");
     }
     let (driver, report) = discovery.chosen().map_err(anyhow::Error::msg)?;
-    let longest = checkpoint.config().text.max_position_embeddings;
+    let longest = weights.config().text.max_position_embeddings;
     let wanted = options.engine.context.unwrap_or(longest);
-    let page_memory_bytes = page_memory(checkpoint, options, report)?;
+    let page_memory_bytes = page_memory(weights, options, report)?;
     let load_options = LoadOptions { page_memory_bytes, ..load_options(options, report, wanted) };
     check_dtypes(driver.name(), &load_options, report)?;
-    let loaded = load_model(driver, checkpoint, &load_options, progress)?;
-    let room = loaded.num_pages * checkpoint.config().text.sparse.block_size;
+    let loaded = weights.load(driver, &load_options, progress)?;
+    let room = loaded.num_pages * weights.config().text.sparse.block_size;
     if options.engine.context.is_some() {
         ensure!(
             wanted <= room,
@@ -188,7 +180,7 @@ fn load(
 }
 
 /// Bytes for the pages of each rank; 0 lets the backend decide. Ranks that share a device share its memory.
-fn page_memory(checkpoint: &Checkpoint, options: &Options, report: &ProbeReport) -> anyhow::Result<u64> {
+fn page_memory(weights: &Weights, options: &Options, report: &ProbeReport) -> anyhow::Result<u64> {
     let backend = &options.backend;
     let Some(share) = backend.memory_share else { return Ok(backend.page_memory_bytes) };
     let total = report.memory_total_bytes;
@@ -196,16 +188,17 @@ fn page_memory(checkpoint: &Checkpoint, options: &Options, report: &ProbeReport)
         total > 0,
         "--mem-fraction-static is {share}, but the backend does not say how much memory there is"
     );
-    let ranks_of_device = u64::from(backend.tp.div_ceil(report.num_devices.max(1)));
+    let ranks = if backend.solo.is_some() { 1 } else { backend.tp };
+    let ranks_of_device = u64::from(ranks.div_ceil(report.num_devices.max(1)));
     let allowed = (total as f64 * share) as u64 / ranks_of_device;
-    let weights = checkpoint.load_bytes() / u64::from(backend.tp);
+    let bytes = weights.bytes()? / u64::from(backend.tp);
     ensure!(
-        allowed > weights,
+        allowed > bytes,
         "--mem-fraction-static is {share}: {} MiB for each rank, and the weights alone take {} MiB",
         allowed >> 20,
-        weights >> 20
+        bytes >> 20
     );
-    Ok(allowed - weights)
+    Ok(allowed - bytes)
 }
 
 fn load_options(options: &Options, report: &ProbeReport, context: usize) -> LoadOptions {
@@ -217,6 +210,7 @@ fn load_options(options: &Options, report: &ProbeReport, context: usize) -> Load
         kv_dtype: if backend.kv_dtype == 0 { dtype } else { backend.kv_dtype },
         tp: backend.tp,
         ep: backend.ep,
+        solo: backend.solo,
         max_rows: max_running(&options.engine) as u32,
         max_step_tokens: max_step_tokens(&options.engine) as u32,
         max_context: context as u32,
@@ -236,17 +230,17 @@ fn max_step_tokens(options: &EngineOptions) -> usize {
 
 fn served_model(
     dir: &Path,
-    checkpoint: &Checkpoint,
+    weights: &Weights,
     text: Option<TextSide>,
     options: &Options,
     max_context: usize,
 ) -> ServedModel {
-    let generation = checkpoint.generation();
+    let generation = weights.generation();
     let mut names = options.model.served_names.clone();
     if names.is_empty() {
         names.push(folder_name(dir));
     }
-    let vocab_size = checkpoint.config().text.vocab_size as u32;
+    let vocab_size = weights.config().text.vocab_size as u32;
     let id_of = |marker: &str| text.as_ref().and_then(|text| text.tokenizer.token_id(marker));
     let eos = if generation.eos_token_ids.is_empty() {
         id_of("[e~[").into_iter().collect()
@@ -274,7 +268,7 @@ fn served_model(
         forbidden_ids: forbidden_ids(
             text.as_ref().map(|text| text.tokenizer.as_ref()),
             vocab_size as usize,
-            [checkpoint.config().image_token_id, checkpoint.config().video_token_id],
+            [weights.config().image_token_id, weights.config().video_token_id],
         ),
         random_seed: options.model.random_seed,
         template_kwargs: options.model.template_kwargs.clone(),
@@ -295,12 +289,12 @@ pub fn first_name(options: &ModelOptions) -> String {
 }
 
 fn engine_config(
-    checkpoint: &Checkpoint,
+    weights: &Weights,
     model: &ServedModel,
     loaded: &LoadedModel,
     options: &Options,
 ) -> EngineConfig {
-    let config = checkpoint.config();
+    let config = weights.config();
     let vocab_size = config.text.vocab_size;
     EngineConfig {
         max_running: max_running(&options.engine),

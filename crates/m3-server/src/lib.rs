@@ -30,3 +30,4 @@ pub mod shape;
 pub mod stream;
 pub mod strict;
 pub mod tools;
+pub mod weights;

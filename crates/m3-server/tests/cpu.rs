@@ -104,3 +104,20 @@ async fn pages_for_one_request_serve_many_one_after_the_other() {
     assert_eq!(status, 400);
     server.assert_no_leak().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shapes_alone_can_be_served_for_measurements() {
+    let folder = tempfile::tempdir().unwrap();
+    let nano = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/m3-nano/config.json");
+    std::fs::copy(nano, folder.path().join("config.json")).unwrap();
+    let flags = ["--backend", "cpu", "--kv-cache-memory-bytes", "64M", "--threads", "1"];
+    let dummy = ["--load-format", "dummy", "--skip-tokenizer-init"];
+    let server = Server::start_unready(folder, &[&flags[..], &dummy].concat()).await;
+    server.wait_ready().await;
+    let body = json!({"prompt": [5, 6, 7], "max_tokens": 8, "temperature": 0, "ignore_eos": true, "return_token_ids": true});
+    let first = server.good("/v1/completions", body.clone()).await;
+    assert_eq!(first["usage"]["completion_tokens"], 8, "{first}");
+    let second = server.good("/v1/completions", body).await;
+    assert_eq!(first["choices"][0]["token_ids"], second["choices"][0]["token_ids"]);
+    server.assert_no_leak().await;
+}

@@ -56,6 +56,17 @@ fn defaults_are_the_documented_ones() {
 }
 
 #[test]
+fn measurements_may_make_weights_up_and_load_one_rank_alone() {
+    let options_of = |line| options(line).unwrap();
+    assert!(!options_of("serve m --load-format auto").model.dummy_weights);
+    let measured = options_of("serve m --load-format dummy --tp 8 --solo-rank 7");
+    assert!(measured.model.dummy_weights);
+    assert_eq!((measured.backend.tp, measured.backend.solo), (8, Some(7)));
+    assert!(sentence("serve m --tp 8 --solo-rank 8").contains("a whole number from 0 to 7"));
+    assert!(sentence("serve m --load-format gguf").contains("auto, safetensors, dummy"));
+}
+
+#[test]
 fn localhost_is_an_address() {
     assert!(options("serve --host localhost").unwrap().http.host.is_loopback());
     assert!(options("serve --host [::1]").unwrap().http.host.is_loopback());

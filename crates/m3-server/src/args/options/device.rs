@@ -20,6 +20,8 @@ pub struct BackendOptions {
     pub kv_dtype: u32,
     pub tp: u32,
     pub ep: u32,
+    /// Only this rank is loaded (measurements).
+    pub solo: Option<u32>,
     pub threads: u32,
     /// 0 = the backend decides.
     pub page_memory_bytes: u64,
@@ -61,6 +63,7 @@ impl BackendOptions {
             kv_dtype: dtype(parsed, "kv-cache-dtype")?,
             tp,
             ep,
+            solo: count(parsed, "solo-rank", 0, u64::from(tp) - 1)?.map(|rank| rank as u32),
             threads: count(parsed, "threads", 0, 4096)?.unwrap_or(0) as u32,
             page_memory_bytes: memory.transpose()?.unwrap_or(0),
             memory_share: share(parsed)?,

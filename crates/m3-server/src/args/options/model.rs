@@ -24,6 +24,8 @@ pub struct ModelOptions {
     pub max_logprobs: u32,
     /// What the checkpoint must hold, when it was said.
     pub quantization: Option<String>,
+    /// Shapes alone; the backend makes the values up.
+    pub dummy_weights: bool,
 }
 
 impl ModelOptions {
@@ -32,6 +34,7 @@ impl ModelOptions {
         let dir = model(parsed)?;
         let defaults = one_of(parsed, "sampling-defaults", &["model", "auto", "openai", "vllm"])?;
         let quantization = one_of(parsed, "quantization", &["auto", "none", "mxfp8", "modelopt", "fp8"])?;
+        let load_format = one_of(parsed, "load-format", &["auto", "safetensors", "dummy"])?;
         Ok(ModelOptions {
             dir: dir.map(PathBuf::from),
             served_names: served_names(parsed)?,
@@ -44,6 +47,7 @@ impl ModelOptions {
             random_seed: optional(parsed, "random-seed", "a whole number of at least 0")?,
             max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,
             quantization: quantization.filter(|name| *name != "auto").map(str::to_owned),
+            dummy_weights: load_format == Some("dummy"),
         })
     }
 }
