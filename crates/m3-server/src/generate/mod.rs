@@ -81,7 +81,7 @@ impl Session {
     pub fn start(app: &Arc<App>, job: &Job) -> Result<Self, ApiError> {
         let serving = app.serving()?;
         if job.generation.best_of > job.answers {
-            let sentence = "best_of cannot be honoured: it is for /v1/chat/completions and /v1/completions";
+            let sentence = "best_of cannot be honoured: this route gives every answer that is made";
             return Err(ApiError::unsupported("best_of", sentence));
         }
         let in_flight = app.enter()?;
