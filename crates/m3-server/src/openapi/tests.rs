@@ -1,3 +1,5 @@
+//! The description names every route and every field that the readers know.
+
 use std::collections::BTreeSet;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Bodies of /v1/responses as clients send them, and what is refused.
+
 use super::*;
 
 fn read(body: Value) -> Result<ResponsesRequest, ApiError> {

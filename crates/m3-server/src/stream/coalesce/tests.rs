@@ -1,3 +1,5 @@
+//! Packets: what is gathered, for how long, and what is never held back.
+
 use super::*;
 use crate::generate::{OutputToken, Reason};
 use m3_core::event::SampledToken;
