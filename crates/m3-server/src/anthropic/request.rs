@@ -47,7 +47,7 @@ impl MessagesRequest {
         }
         IGNORED.iter().for_each(|name| drop(fields.take_value(name)));
         let mut chat = Map::new();
-        let (messages, renames) = conversation(&mut fields, keep_billing)?;
+        let (messages, mut renames) = conversation(&mut fields, keep_billing)?;
         if messages.last().is_some_and(|last| last["role"] == "assistant") {
             // The answer is to go on from there.
             chat.insert("continue_final_message".into(), true.into());
@@ -63,6 +63,10 @@ impl MessagesRequest {
             chat.insert("stop".into(), stop);
         }
         tools(&mut fields, &mut chat)?;
+        for at in 0..chat.get("tools").and_then(Value::as_array).map_or(0, Vec::len) {
+            renames.add(format!("tools[{at}].function"), format!("tools[{at}]"));
+            renames.add(format!("tools[{at}].function.parameters"), format!("tools[{at}].input_schema"));
+        }
         thinking(&mut fields, &mut chat)?;
         output_config(&mut fields, &mut chat)?;
         let stream = fields.switch("stream", false)?;

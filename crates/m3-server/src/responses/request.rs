@@ -120,7 +120,9 @@ impl ResponsesRequest {
         let history = previous.as_ref().map(|history| history.items()).unwrap_or_default();
         conversation.extend(&history, "previous_response_id")?;
         conversation.extend(&items, "input")?;
-        let (messages, renames) = conversation.finish(Renames::new(RENAMES));
+        let (messages, mut renames) = conversation.finish(Renames::new(RENAMES));
+        let num_tools = chat.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+        (0..num_tools).for_each(|at| renames.add(format!("tools[{at}].function"), format!("tools[{at}]")));
         chat.insert("messages".into(), Value::Array(messages));
         // Sampling settings and this engine's own fields have their chat names here too.
         fields.into_rest().into_iter().for_each(|(name, value)| {

@@ -96,13 +96,10 @@ fn head_of(prefix: &str, headers: &HeaderMap, named: Option<&str>, serving: &Ser
 
 /// 400 when a request of an API whose answer is one asks for several.
 fn one_answer(request: &ChatRequest) -> Result<(), ApiError> {
-    for (name, asked) in [("n", request.generation.n), ("best_of", request.generation.best_of)] {
-        if asked != 1 {
-            let sentence = format!("{name} is {asked}; this route gives one answer");
-            return Err(ApiError::unsupported(name, sentence));
-        }
+    match request.generation.n {
+        1 => Ok(()),
+        n => Err(ApiError::unsupported("n", format!("n is {n}; this route gives one answer"))),
     }
-    Ok(())
 }
 
 /// Adds the id to a response.

@@ -125,6 +125,7 @@ async fn errors_name_the_fields_of_this_api() {
     for (body, param) in [
         (json!({"text": "x", "sampling_params": {"temperature": 9}}), "sampling_params.temperature"),
         (json!({"text": "x", "sampling_params": {"max_new_tokens": -1}}), "sampling_params.max_new_tokens"),
+        (json!({"text": "x", "sampling_params": {"n": 1, "best_of": 3}}), "sampling_params.best_of"),
         (json!({"input_ids": []}), "input_ids"),
         (json!({"input_ids": [[1], ["x"]]}), "input_ids[1][0]"),
         (json!({"input_ids": [99_999_999]}), "input_ids"),

@@ -304,6 +304,7 @@ async fn errors_name_the_fields_of_this_api() {
         (json!({"input": "x", "max_output_tokens": -1}), "max_output_tokens"),
         (json!({"input": "x", "max_output_tokens": 100_000_000}), "max_output_tokens"),
         (json!({"input": "x", "temperature": 5}), "temperature"),
+        (json!({"input": "x", "tools": [{"type": "function", "name": "a b"}]}), "tools[0].name"),
         (json!({"input": "x", "tools": [{"type": "web_search_preview"}]}), "tools[0].type"),
         (json!({"input": [{"type": "function_call_output", "call_id": "c9", "output": "r"}]}), "input[0]"),
         (json!({"input": "x", "model": "gpt-4"}), "model"),
