@@ -7,6 +7,7 @@ mod abi;
 mod bench;
 mod build;
 mod check;
+mod clients;
 mod conformance;
 mod goldens;
 mod kernels;

@@ -1,10 +1,9 @@
 //! `cargo xtask test`: sets up what the tests need and runs all of them.
 
 use crate::process::{cargo, target_folder, works};
-use crate::python;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     cargo(root, &["build", "--workspace"])?;
     if with_python {
         crate::kernels::gate(root)?;
-        official_clients(root)?;
+        crate::clients::test(root)?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;
     cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])
@@ -35,27 +34,11 @@ pub(crate) fn soak(root: &Path, worlds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The official clients against `m3 serve` on the bundled model.
-fn official_clients(root: &Path) -> Result<()> {
-    let scripts = root.join("crates/m3-server/tests/python");
-    let python = python::environment(root, &scripts.join("requirements.txt"))?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let mut server = Server::start(root, port)?;
-    server.wait_until_ready(port)?;
-    let url = format!("http://127.0.0.1:{port}/v1");
-    for name in ["test_openai.py", "test_responses.py", "test_anthropic.py"] {
-        let script = scripts.join(name);
-        let script = script.to_str().context("the workspace's path is not UTF-8")?;
-        crate::process::run(root, &python, &[script, &url])?;
-    }
-    Ok(())
-}
-
 /// Killed when the test ends, however it ends.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Server {
-    fn start(root: &Path, port: u16) -> Result<Self> {
+    pub(crate) fn start(root: &Path, port: u16) -> Result<Self> {
         let binary = target_folder(root).join("debug/m3");
         println!("\n$ {} serve --port {port}", binary.display());
         let child = Command::new(&binary)
@@ -67,7 +50,7 @@ impl Server {
         Ok(Server(child))
     }
 
-    fn wait_until_ready(&mut self, port: u16) -> Result<()> {
+    pub(crate) fn wait_until_ready(&mut self, port: u16) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(120) {
             if let Some(status) = self.0.try_wait()? {
