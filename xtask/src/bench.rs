@@ -1,6 +1,7 @@
 //! `cargo xtask bench WHAT`: measures on this machine, prints, and records JSON under `bench/` with device, date and
 //! command. Never part of CI: machines are noisy.
 
+mod grammar;
 mod server;
 
 use crate::kernels;
@@ -34,7 +35,10 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     let result = match what {
         "cpu" => cpu()?,
         "tokenizer" => tokenizer()?,
-        other => bail!("no benchmark is called `{other}`; there are cpu, tokenizer, server and sm90"),
+        "grammar" => grammar::run(&released_vocabulary(root))?,
+        other => {
+            bail!("no benchmark is called `{other}`; there are cpu, tokenizer, grammar, server and sm90")
+        }
     };
     record(root, what, &result)
 }
@@ -95,10 +99,14 @@ fn fresh_process(corpus: &str) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
+fn released_vocabulary(root: &Path) -> PathBuf {
+    let shared = std::env::var_os("M3_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
+    shared.join("data/tokenizer.reconstructed.json")
+}
+
 /// One run in this process.
 fn cold_run(root: &Path, corpus: &str) -> Result<Value> {
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
-    let path = shared.join("data/tokenizer.reconstructed.json");
+    let path = released_vocabulary(root);
     let texts = if corpus == "rust" { sources(root, "rs")? } else { vec![chinese()] };
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_file(&path)

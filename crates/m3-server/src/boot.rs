@@ -34,6 +34,9 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
         true => None,
         false => Some(TextSide::load(&dir, &options.model)?),
     };
+    if let Some(Err(error)) = text.as_ref().map(TextSide::grammars) {
+        tracing::warn!("constrained output is not available: {error}");
+    }
     let weights = Weights::open(&dir, options.model.dummy_weights)?;
     check(&weights, options)?;
     check_ids(&weights, text.as_ref())?;

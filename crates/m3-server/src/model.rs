@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use m3_core::model::config::GenerationConfig;
 use m3_core::text::TextError;
+use m3_core::text::grammar::{GrammarCompiler, GrammarError, Vocabulary};
 use m3_core::text::parse::{Marker, Markers};
 use m3_core::text::template::ChatTemplate;
 use m3_core::text::tokenizer::Tokenizer;
@@ -51,6 +52,7 @@ pub struct TextSide {
     pub template: Option<ChatTemplate>,
     pub markers: Markers,
     index: OnceLock<Arc<TokenIndex>>,
+    grammars: OnceLock<Result<GrammarCompiler, GrammarError>>,
 }
 
 impl ServedModel {
@@ -118,7 +120,22 @@ impl TextSide {
             );
         }
         let markers = markers(&tokenizer);
-        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, markers, index: OnceLock::new() })
+        Ok(TextSide {
+            tokenizer: Arc::new(tokenizer),
+            template,
+            markers,
+            index: OnceLock::new(),
+            grammars: OnceLock::new(),
+        })
+    }
+
+    /// What makes grammars. It sorts the vocabulary when it is first called for, which a server does while it loads.
+    pub fn grammars(&self) -> Result<&GrammarCompiler, &GrammarError> {
+        let make = || {
+            let vocabulary = Vocabulary::new(&self.tokenizer, &self.markers)?;
+            Ok(GrammarCompiler::new(Arc::new(vocabulary)))
+        };
+        self.grammars.get_or_init(make).as_ref()
     }
 
     /// The vocabulary ordered by bytes; made when it is first needed, off the threads that serve sockets.

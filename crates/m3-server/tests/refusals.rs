@@ -57,7 +57,7 @@ async fn fields_are_named() {
         (json!({"temperature": 5}), 400, "temperature"),
         (json!({"model": "other"}), 404, "model"),
         (json!({"tool_choice": "required"}), 400, "tool_choice"),
-        (json!({"response_format": {"type": "json_object"}}), 400, "response_format"),
+        (json!({"response_format": {"type": "yaml"}}), 400, "response_format.type"),
         (json!({"max_tokens": 1_000_000}), 400, "max_tokens"),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]}),

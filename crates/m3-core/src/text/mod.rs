@@ -3,6 +3,7 @@
 
 pub mod detokenize;
 pub mod exact;
+pub mod grammar;
 pub mod parse;
 pub mod template;
 pub mod tokenizer;

@@ -168,7 +168,7 @@ pub const FLAGS: &[Flag] = &[
     row("disaggregation-mode", &[], Value("MODE"), Only(&["null"]), ENGINE, "prefill/decode disaggregation is not built"),
     row("disaggregation-transfer-backend", &["disaggregation-ib-device", "disaggregation-bootstrap-port"], Value("NAME"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
     row("kv-transfer-config", &[], Value("JSON"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
-    row("grammar-backend", &["structured-outputs-config", "guided-decoding-backend"], Value("NAME"), NotYet, ENGINE, "constrained output is not built"),
+    row("grammar-backend", &["structured-outputs-config", "guided-decoding-backend"], Value("NAME"), Harmless, ENGINE, "there is one matcher of grammars, and nothing falls back from it"),
     row("allowed-media-domains", &["allowed-local-media-path", "limit-mm-per-prompt", "media-url-max-file-size-mb", "mm-processor-kwargs"], Value("VALUE"), NotYet, HTTP, "images and videos are not built"),
     row("language-model-only", &["text-only"], Switch, Harmless, ENGINE, "only text is served"),
     // HTTP.

@@ -4,10 +4,12 @@ use m3_core::text::parse::ThinkingMode;
 use serde_json::{Map, Value};
 
 use super::accepted::take_accepted;
+use super::constraint::Constraint;
 use super::fields::{Fields, kind};
 use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
 use super::thinking::{ReasoningDelivery, Thinking, ThinkingDefaults};
+use super::tool_choice::{ToolChoice, ToolMode};
 use crate::conversation;
 use crate::error::ApiError;
 
@@ -22,6 +24,9 @@ pub struct ChatRequest {
     /// Read tool calls from the output.
     pub parse_tools: bool,
     pub parallel_tool_calls: bool,
+    pub tool_choice: ToolChoice,
+    /// What the content must be.
+    pub constraint: Option<Constraint>,
     /// Alternatives per token; `None` = no log-probabilities.
     pub logprobs: Option<u32>,
     pub thinking_mode: ThinkingMode,
@@ -48,7 +53,8 @@ impl ChatRequest {
         let messages: Vec<Value> = list(&mut fields, "messages")?;
         let mut tools: Vec<Value> = list(&mut fields, "tools")?;
         conversation::check_tools(&tools)?;
-        let parse_tools = tool_choice(&mut fields)?;
+        let tool_choice = ToolChoice::take(&mut fields, &tools)?;
+        let parse_tools = tool_choice.mode != ToolMode::Off;
         if !parse_tools {
             tools.clear();
         }
@@ -60,6 +66,8 @@ impl ChatRequest {
             tools,
             parse_tools,
             parallel_tool_calls: fields.switch("parallel_tool_calls", true)?,
+            tool_choice,
+            constraint: Constraint::take(&mut fields)?,
             logprobs: logprobs(&mut fields, limits)?,
             thinking_mode: thinking.mode.unwrap_or_default(),
             template_kwargs: thinking.template_kwargs,
@@ -140,32 +148,6 @@ fn list(fields: &mut Fields, name: &str) -> Result<Vec<Value>, ApiError> {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
         Some(other) => Err(ApiError::invalid(name, format!("{name} is {}; expected a list", kind(&other)))),
-    }
-}
-
-/// Whether calls may be made. Forcing one needs a grammar over the output; until there is one it is refused rather
-/// than hoped for.
-fn tool_choice(fields: &mut Fields) -> Result<bool, ApiError> {
-    let unsupported = |what: &str| {
-        let sentence = format!("tool_choice {what} cannot be enforced yet; send \"auto\" or \"none\"");
-        Err(ApiError::unsupported("tool_choice", sentence))
-    };
-    match fields.take_value("tool_choice") {
-        None => Ok(true),
-        Some(Value::String(choice)) => match choice.as_str() {
-            "auto" => Ok(true),
-            "none" => Ok(false),
-            "required" | "any" => unsupported("\"required\""),
-            other => {
-                let sentence = format!("tool_choice is \"{other}\"; expected \"auto\" or \"none\"");
-                Err(ApiError::invalid("tool_choice", sentence))
-            }
-        },
-        Some(Value::Object(_)) => unsupported("that names a tool"),
-        Some(other) => {
-            let sentence = format!("tool_choice is {}; expected \"auto\" or \"none\"", kind(&other));
-            Err(ApiError::invalid("tool_choice", sentence))
-        }
     }
 }
 

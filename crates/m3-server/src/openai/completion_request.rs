@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::accepted::take_accepted;
+use super::constraint::Constraint;
 use super::fields::{Fields, kind, shown};
 use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
@@ -18,6 +19,8 @@ pub struct CompletionRequest {
     pub logprobs: Option<u32>,
     /// Marker texts in a text prompt become control tokens, because the caller rendered it.
     pub parse_special: bool,
+    /// What the text must be.
+    pub constraint: Option<Constraint>,
 }
 
 /// One prompt.
@@ -44,6 +47,7 @@ impl CompletionRequest {
             echo: fields.switch("echo", false)?,
             logprobs,
             parse_special: fields.switch("parse_special", true)?,
+            constraint: Constraint::take(&mut fields)?,
             generation: Generation::take(&mut fields, limits)?,
         };
         request.generation.check_choices(request.prompts.len(), limits)?;

@@ -5,6 +5,7 @@ pub mod chat_request;
 pub mod chat_response;
 pub mod completion_request;
 pub mod completion_response;
+pub mod constraint;
 pub mod fields;
 pub mod generation;
 pub mod prompt_scores;
@@ -13,6 +14,7 @@ pub mod refused;
 pub mod stop_cause;
 pub mod thinking;
 mod token_lists;
+pub mod tool_choice;
 pub mod usage;
 pub mod words;
 

@@ -8,16 +8,6 @@ use crate::error::ApiError;
 
 /// Name and why. Neutral for all: null, false, 0, empty text, empty list, empty object.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("response_format", "constrained output is not built"),
-    ("guided_json", "constrained output is not built"),
-    ("guided_regex", "constrained output is not built"),
-    ("guided_choice", "constrained output is not built"),
-    ("guided_grammar", "constrained output is not built"),
-    ("structured_outputs", "constrained output is not built"),
-    ("structural_tag", "constrained output is not built"),
-    ("json_schema", "constrained output is not built"),
-    ("regex", "constrained output is not built"),
-    ("ebnf", "constrained output is not built"),
     ("stop_regex", "only plain stop strings are built"),
     ("logits_processors", "no code from a client is ever run"),
     ("custom_logit_processor", "no code from a client is ever run"),
@@ -75,7 +65,6 @@ pub fn take_refused(fields: &mut Fields) -> Result<(), ApiError> {
 
 fn is_neutral(name: &str, value: &Value) -> bool {
     match name {
-        "response_format" => value.get("type") == Some(&json!("text")),
         "length_penalty" | "typical_p" => value.as_f64() == Some(1.0),
         "modalities" => *value == json!(["text"]),
         "top_n_sigma" | "id_slot" => is_empty(value) || value.as_f64() == Some(-1.0),

@@ -185,8 +185,6 @@ fn null_is_the_same_as_absent() {
 #[test]
 fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
     for (fields, param) in [
-        (json!({"response_format": {"type": "json_object"}}), "response_format"),
-        (json!({"guided_json": {"type": "object"}}), "guided_json"),
         (json!({"use_beam_search": true}), "use_beam_search"),
         (json!({"bootstrap_room": 7}), "bootstrap_room"),
         (json!({"stop_regex": "a+"}), "stop_regex"),
@@ -209,16 +207,18 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
 }
 
 #[test]
-fn forcing_a_tool_is_refused_by_field_until_it_can_be_enforced() {
+fn a_choice_of_tools_is_kept_and_one_that_is_absent_is_refused() {
+    use super::tool_choice::ToolMode;
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
-    for choice in
-        [json!("required"), json!({"type": "function", "function": {"name": "f"}}), json!("sometimes")]
-    {
-        let error = chat(json!({"tools": tools, "tool_choice": choice})).unwrap_err();
-        assert_eq!(error.param.as_deref(), Some("tool_choice"));
+    let choose = |choice: Value| chat(json!({"tools": tools, "tool_choice": choice}));
+    assert_eq!(choose(json!("required")).unwrap().tool_choice.mode, ToolMode::Required);
+    assert!(choose(json!({"type": "function", "function": {"name": "f"}})).unwrap().tool_choice.named);
+    for choice in [json!("sometimes"), json!({"type": "function", "function": {"name": "g"}})] {
+        assert_eq!(choose(choice).unwrap_err().param.as_deref(), Some("tool_choice"));
     }
-    assert_eq!(chat(json!({"tools": tools, "tool_choice": "auto"})).unwrap().tools.len(), 1);
-    let none = chat(json!({"tools": tools, "tool_choice": "none"})).unwrap();
+    assert_eq!(chat(json!({"tool_choice": "required"})).unwrap_err().param.as_deref(), Some("tool_choice"));
+    assert_eq!(choose(json!("auto")).unwrap().tools.len(), 1);
+    let none = choose(json!("none")).unwrap();
     assert!(none.tools.is_empty() && !none.parse_tools);
 }
 

@@ -55,6 +55,22 @@ pub(super) const GENERATION: &[Field] = &[
     ("rid", "string", "the same"),
 ];
 
+/// What the answer must be.
+#[rustfmt::skip]
+const FORMS: &[Field] = &[
+    ("response_format", "object", "type is text, json_object, json_schema or structural_tag"),
+    ("structured_outputs", "object", "json, json_object, regex, choice, grammar or structural_tag"),
+    ("guided_json", "any", "a JSON schema, or its text"),
+    ("guided_json_object", "boolean", "any JSON object"),
+    ("guided_regex", "string", "the content matches it as a whole"),
+    ("guided_choice", "array", "the content is one of these texts"),
+    ("guided_grammar", "string", "Lark, or EBNF with ::="),
+    ("json_schema", "any", "a JSON schema, or its text"),
+    ("regex", "string", "the content matches it as a whole"),
+    ("ebnf", "string", "a grammar with ::="),
+    ("structural_tag", "any", "free text with tagged parts"),
+];
+
 #[rustfmt::skip]
 const THINKING: &[Field] = &[
     ("thinking", "object", "type is adaptive, enabled or disabled; budget_tokens"),
@@ -73,7 +89,7 @@ const THINKING: &[Field] = &[
 const CHAT: &[Field] = &[
     ("messages", "array", "the conversation"),
     ("tools", "array", "functions the model may call"),
-    ("tool_choice", "string|object", "auto, none, required, or a tool"),
+    ("tool_choice", "string|object", "auto, none, required, a tool, or allowed_tools"),
     ("parallel_tool_calls", "boolean", "off: one call ends the answer"),
     ("logprobs", "boolean", ""),
     ("top_logprobs", "integer:0..", "alternatives per token"),
@@ -134,8 +150,8 @@ const GENERATE: &[Field] = &[
 /// All of them.
 #[rustfmt::skip]
 pub(super) const BODIES: &[Body] = &[
-    Body { name: "ChatRequest", required: &["messages"], groups: &[CHAT, THINKING, GENERATION], takes_accepted: true },
-    Body { name: "CompletionRequest", required: &["prompt"], groups: &[COMPLETION, GENERATION], takes_accepted: true },
+    Body { name: "ChatRequest", required: &["messages"], groups: &[CHAT, THINKING, GENERATION, FORMS], takes_accepted: true },
+    Body { name: "CompletionRequest", required: &["prompt"], groups: &[COMPLETION, GENERATION, FORMS], takes_accepted: true },
     Body { name: "ResponsesRequest", required: &["input"], groups: &[RESPONSES, THINKING, GENERATION], takes_accepted: true },
     Body { name: "MessagesRequest", required: &["messages"], groups: &[MESSAGES, THINKING, GENERATION], takes_accepted: true },
     Body { name: "GenerateRequest", required: &[], groups: &[GENERATE], takes_accepted: false },

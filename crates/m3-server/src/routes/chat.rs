@@ -76,7 +76,7 @@ pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest
         echo: request.echo_text(),
         ..AnswerOptions::of(&generation)
     };
-    let parser = ParserOptions {
+    let mut parser = ParserOptions {
         thinking_mode: request.start_mode(),
         tools: Arc::new(tools),
         stop: generation.stop.clone(),
@@ -85,6 +85,7 @@ pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest
         markers: text.markers.clone(),
         ..ParserOptions::default()
     };
+    masks.extend(masks::of_chat(&request, &serving.model, &mut parser)?);
     let job = Job {
         logprobs: request.logprobs,
         prompt_logprobs: generation.prompt_logprobs,

@@ -70,13 +70,15 @@ pub(super) fn prepare(
     let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
     let parser = parser(serving, &request)?;
     let generation = request.generation.clone();
+    let mut masks = masks::of_generation(&generation, &serving.model)?;
+    masks.extend(masks::of_completion(request.constraint.as_ref(), &generation, &serving.model)?);
     let echoed = request.logprobs.filter(|_| request.echo);
     let job = Job {
         default_max_tokens: Some(DEFAULT_MAX_TOKENS.max(generation.min_tokens)),
         logprobs: request.logprobs,
         prompt_logprobs: echoed.max(generation.prompt_logprobs),
         parser,
-        masks: masks::of_generation(&generation, &serving.model)?,
+        masks,
         ..Job::new(prompts, generation, received)
     };
     Ok((request, job))

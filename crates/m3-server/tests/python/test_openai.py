@@ -121,7 +121,7 @@ def test_errors():
     expect(openai.BadRequestError, lambda: chat(max_tokens=-1), "max_tokens")
     expect(openai.BadRequestError, lambda: chat(messages=[]), "messages")
     expect(openai.BadRequestError, lambda: chat(messages=[{"role": "alien", "content": "x"}]), "role")
-    expect(openai.BadRequestError, lambda: chat(tools=WEATHER, tool_choice="required"), "tool_choice")
+    expect(openai.BadRequestError, lambda: chat(tool_choice="required"), "tool_choice")
     expect(openai.BadRequestError, lambda: chat(messages=[{"role": "user", "content": "word " * 2_000_000}]), "")
     expect(openai.NotFoundError, lambda: CLIENT.chat.completions.create(model="no-such", messages=HELLO), "no-such")
 

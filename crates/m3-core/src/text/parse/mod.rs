@@ -29,6 +29,7 @@ mod ids;
 mod json;
 mod number;
 mod options;
+mod reading;
 mod scan;
 mod schema;
 mod stop;
@@ -44,6 +45,7 @@ pub use delta::{Delta, Parsed, ParsedCall, fold};
 pub use faults::Faults;
 pub use ids::CallIds;
 pub use options::{Marker, Markers, ParserOptions, ThinkingMode};
+pub use reading::Reading;
 pub use schema::{ParseSetupError, ToolSet};
 pub use stop::SharedStops;
 

@@ -90,7 +90,7 @@ impl Markers {
     }
 
     /// The markers that have a token of their own.
-    pub(super) fn all(&self) -> [&Marker; 5] {
+    pub(in crate::text) fn all(&self) -> [&Marker; 5] {
         [&self.namespace, &self.think_open, &self.think_close, &self.tool_open, &self.tool_close]
     }
 

@@ -4,6 +4,7 @@
 mod allowed;
 mod bad_words;
 mod budget;
+mod grammar;
 mod limits;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use m3_core::request::TokenMask;
 pub use allowed::AllowedTokens;
 pub use bad_words::{BadWords, TokenIndex};
 pub use budget::ThinkingBudget;
+pub use grammar::{of_chat, of_completion};
 pub use limits::{of_budget, of_generation};
 
 /// Starts masks.
