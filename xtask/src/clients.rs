@@ -13,12 +13,12 @@ use std::time::Instant;
 /// Need a running server with a real model and are given its address.
 const OF_ANY_MODEL: [&str; 3] = ["test_openai.py", "test_responses.py", "test_anthropic.py"];
 /// Start scripted servers themselves.
-const OF_KNOWN_ANSWERS: [&str; 3] = ["test_exact.py", "test_langchain.py", "test_agents.py"];
+const OF_KNOWN_ANSWERS: [&str; 4] = ["test_exact.py", "test_bench.py", "test_langchain.py", "test_agents.py"];
 
 pub(crate) fn test(root: &Path) -> Result<()> {
     let begun = Instant::now();
     let scripts = root.join("crates/m3-server/tests/python");
-    let python = python::environment(root, &scripts.join("requirements.txt"))?;
+    let python = python::environment(root, "python", &scripts.join("requirements.txt"))?;
     let javascript = javascript(root)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut server = Server::start(root, port)?;
@@ -34,8 +34,24 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         let folder = folder.to_str().context("the target folder's path is not UTF-8")?;
         run(root, &python, &scripts.join("run_javascript.py"), &[&url, folder])?;
     }
+    described(root, &scripts, &url)?;
     println!("the clients took {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Made-up requests for every route that `/openapi.json` describes: none may be answered with 5xx, with a status or a
+/// content type that is not described, or with a body that breaks its schema. The seed makes a failure repeatable.
+fn described(root: &Path, scripts: &Path, url: &str) -> Result<()> {
+    let python = python::environment(root, "schemathesis", &scripts.join("schemathesis.txt"))?;
+    let program = Path::new(&python).with_file_name("schemathesis");
+    let program = program.to_str().context("the target folder's path is not UTF-8")?;
+    let checks =
+        "not_a_server_error,response_schema_conformance,status_code_conformance,content_type_conformance";
+    let description = format!("{url}/openapi.json");
+    let limits =
+        ["--phases", "coverage,fuzzing", "--max-examples", "10", "--seed", "1", "--request-timeout", "10"];
+    let fixed = ["run", &description, "--url", url, "--checks", checks, "--no-color"];
+    process::run(root, program, &[&fixed[..], &limits[..]].concat())
 }
 
 /// One script, told where the program under test is.

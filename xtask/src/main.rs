@@ -41,6 +41,8 @@ enum Task {
         #[arg(long)]
         no_python: bool,
     },
+    /// Only the clients: Python, JavaScript, made-up requests for every described route. Needs a built workspace.
+    Clients,
     /// Sizes, names, file heads and the dependency rules of ARCHITECTURE.md.
     Tidy,
     /// Compile the C header as C and C++ and compare its offsets with the Rust structs and the committed lock.
@@ -118,6 +120,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ci => check::run(&root).and_then(|()| test::run(&root, true)),
         Task::Check => check::run(&root),
         Task::Test { no_python } => test::run(&root, !no_python),
+        Task::Clients => clients::test(&root),
         Task::Tidy => tidy::run(&root),
         Task::Abi { bless } => abi::run(&root, bless),
         Task::Conformance { backend, only } => conformance::run(&root, &backend, &only),

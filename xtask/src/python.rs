@@ -4,9 +4,10 @@ use crate::process::{run, target_folder};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Makes the environment of a requirements file once, and again when the file changes; returns its interpreter.
-pub(crate) fn environment(root: &Path, requirements: &Path) -> Result<String> {
-    let folder = target_folder(root).join("python");
+/// Makes the environment of a requirements file once, in the target folder under `name`, and again when the file
+/// changes; returns its interpreter.
+pub(crate) fn environment(root: &Path, name: &str, requirements: &Path) -> Result<String> {
+    let folder = target_folder(root).join(name);
     let python =
         folder.join("bin/python").to_str().context("the target folder's path is not UTF-8")?.to_owned();
     let wanted = std::fs::read_to_string(requirements)

@@ -148,12 +148,17 @@ pub(super) async fn tokenizer(State(app): State<Arc<App>>) -> Result<Json<Value>
         let name = |id: &u32| added.iter().find(|token| token.id == *id).map(|token| token.content.clone());
         ids.iter().filter_map(name).collect::<Vec<_>>()
     };
+    let ends = names(&serving.model.eos_ids);
+    // The singular names are what evaluation harnesses ask for: they score a text's first token behind `eos_token`
+    // where there is no `bos_token`.
     Ok(Json(json!({
         "vocab_size": text.tokenizer.vocab_len(),
         "model_vocab_size": serving.model.limits.vocab_size,
         "model_max_length": serving.model.max_context,
         "eos_token_ids": serving.model.eos_ids,
-        "eos_tokens": names(&serving.model.eos_ids),
+        "eos_token": ends.first(),
+        "eos_tokens": ends,
+        "bos_token": null,
         "adds_bos": false,
         "has_chat_template": text.template.is_some(),
         "added_tokens": list.collect::<Vec<_>>(),

@@ -39,6 +39,7 @@ async fn routers_find_what_they_read() {
     assert_eq!(server.get("/health_generate").await.0, 200);
     let (_, tokenizer) = server.get("/tokenizer_info").await;
     assert_eq!(tokenizer["eos_tokens"], json!(["[e~["]));
+    assert_eq!((&tokenizer["eos_token"], &tokenizer["bos_token"]), (&json!("[e~["), &Value::Null));
     let (_, models) = server.get("/v1/models").await;
     let card = &models["data"][0];
     assert_eq!((&card["owned_by"], &card["id"]), (&json!("sglang"), &json!("nano")));
