@@ -18,8 +18,8 @@ def main():
     real, folder = sys.argv[1:]
     said = "<mm:think>Both.</mm:think>One moment. " + calls(*(call(name, **given) for name, given in CALLED))
     expected = json.dumps({"calls": CALLED, "content": "One moment.", "answer": ANSWER})
-    with scripted(said) as asking, scripted(ANSWER) as telling:
-        command = ["node", "test_openai.mjs", real, asking, telling]
+    with scripted(said) as asking, scripted(ANSWER) as telling, scripted('{"a":7}') as fitting:
+        command = ["node", "test_openai.mjs", real, asking, telling, fitting]
         subprocess.run(command, cwd=folder, env=os.environ | {"EXPECTED": expected}, check=True)
 
 
