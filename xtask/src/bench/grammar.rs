@@ -111,7 +111,12 @@ fn measure(setup: &Setup, name: &str, spec: GrammarSpec, text: &str) -> Result<V
             let begun = Instant::now();
             mask.fill(&mut words);
             let filled = begun.elapsed();
-            ensure!(words[*id as usize / 32] & (1 << (id % 32)) != 0, "{name}: token {at} ({id}) is barred");
+            let allowed = words[*id as usize / 32] & (1 << (id % 32)) != 0;
+            ensure!(
+                allowed,
+                "{name}: {:?} is barred",
+                setup.tokenizer.decode(&ids[at.saturating_sub(8)..=at], false)
+            );
             let begun = Instant::now();
             mask.accept(*id);
             let whole = (filled + begun.elapsed()).as_secs_f64() * 1e6;

@@ -56,14 +56,18 @@ impl OpenNames {
         let (Some(tag), Some(top)) = (&self.tag, self.open.last()) else { return };
         let close = [b"</", top.name.as_slice(), b">"].concat();
         if tag.starts_with(b"</") {
-            return keep_only(words, &vocabulary.beginnings(close.get(tag.len()..).unwrap_or_default()));
+            let rest = close.get(tag.len()..).unwrap_or_default();
+            let mut kept = vocabulary.beginnings(rest);
+            let beyond = |token: &&u32| vocabulary.bytes(**token).starts_with(rest);
+            kept.extend(vocabulary.tag_ends.iter().filter(beyond));
+            return keep_only(words, &kept);
         }
         if tag.len() < 2 {
             let rest = &close[tag.len()..];
             for token in &vocabulary.slashes {
                 let bytes = vocabulary.bytes(*token);
                 let closes = [tag.as_slice(), bytes].concat().starts_with(b"</");
-                if closes && !rest.starts_with(bytes) {
+                if closes && !rest.starts_with(bytes) && !bytes.starts_with(rest) {
                     clear(words, *token);
                 }
             }

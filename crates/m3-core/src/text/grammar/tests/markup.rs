@@ -63,3 +63,42 @@ fn calls_fit_every_kind_of_schema() {
         assert!(complete > 12, "only {complete} walks came to an end: {parameters}");
     }
 }
+
+/// Whether calls can be written as the tokenizer cuts them, and ended.
+fn takes(spec: GrammarSpec, text: &str) -> bool {
+    let mut mask = start(spec).unwrap();
+    for id in world().tokenizer.encode_special(text).unwrap() {
+        if !allowed(&mut mask).contains(&id) {
+            return false;
+        }
+        mask.accept(id);
+    }
+    allowed(&mut mask).contains(&world().tokenizer.token_id(END).unwrap())
+}
+
+#[test]
+fn calls_are_taken_as_the_tokenizer_cuts_them() {
+    let parameters = object(
+        json!({"path": {"type": "string"}, "n": {"type": "integer"}, "map": {"type": "object",
+            "additionalProperties": {"type": "string"}}}),
+        json!(["path", "map"]),
+    );
+    let ns = &world().markers.namespace.text;
+    let call = |arguments: &str| {
+        format!("{ns}<tool_call>\n{ns}<invoke name=\"f\">{arguments}{ns}</invoke>\n{ns}</tool_call>")
+    };
+    let tag = |key: &str, value: &str| format!("{ns}<{key}>{value}{ns}</{key}>");
+    let map = |inner: &str| tag("map", inner);
+    for (arguments, fits) in [
+        (tag("path", "a <b> ]<] \n") + &map(""), true),
+        (tag("path", "") + &tag("n", "3") + &map(&(tag("x", "1") + &tag("a-b.c", "z"))), true),
+        (tag("path", "x") + &map(&(tag("x", "1") + &tag("x", "2"))), false),
+        (tag("path", "x") + &map(&format!("{ns}<x>1{ns}</y>")), false),
+        (tag("path", "x") + &map(&tag("item", "1")), false),
+        (tag("n", "3") + &tag("path", "x") + &map(""), false),
+        (map(""), false),
+        (tag("path", "x") + &tag("n", "3.5") + &map(""), false),
+    ] {
+        assert_eq!(takes(tool(parameters.clone()).0, &call(&arguments)), fits, "{arguments}");
+    }
+}
