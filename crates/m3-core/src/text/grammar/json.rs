@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::GrammarError;
 use super::lark::{Lark, MAX_COUNTED, MAX_REPEATS, Member, Members, expression, literal, one_of, repeated};
-use super::schema::{Array, Case, Id, Levels, Number, Object, Schemas, Text, number_pattern};
+use super::schema::{Array, Case, Id, Levels, Number, Object, Schemas, Text, multiples, number_pattern};
 
 /// Characters of a string that need no escape.
 const PLAIN: &str = "[^\"\\\\\\x00-\\x1f\\x7f]";
@@ -236,16 +236,8 @@ pub(super) fn number_rule(lark: &mut Lark, number: &Number) -> Result<Option<Str
     let Some(multiple) = number.multiple else {
         return lark.conjunction(&number_pattern(number), &[]);
     };
-    let mut schema = json!({"type": "integer", "multipleOf": multiple,
-        "minimum": -999_999_999_999_i64, "maximum": 999_999_999_999_i64});
-    let limit = |bound: &super::schema::Bound| bound.value.to_string().parse::<f64>().ok();
-    for (bound, inside, outside) in
-        [(&number.min, "minimum", "exclusiveMinimum"), (&number.max, "maximum", "exclusiveMaximum")]
-    {
-        if let Some((bound, value)) = bound.as_ref().and_then(|bound| Some((bound, limit(bound)?))) {
-            schema[if bound.exclusive { outside } else { inside }] = value.into();
-        }
-    }
+    let Some((first, last)) = multiples(number) else { return Ok(None) };
+    let schema = json!({"type": "integer", "multipleOf": multiple, "minimum": first, "maximum": last});
     Ok(Some(format!("%json {schema}")))
 }
 

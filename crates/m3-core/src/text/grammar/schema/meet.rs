@@ -210,11 +210,7 @@ impl Reader<'_> {
 fn meet_numbers(left: Option<Number>, right: Option<Number>) -> Result<Option<Number>, GrammarError> {
     let Some((left, right)) = left.zip(right) else { return Ok(None) };
     let multiple = match (left.multiple, right.multiple) {
-        (Some(one), Some(other)) if one % other == 0 => Some(one),
-        (Some(one), Some(other)) if other % one == 0 => Some(other),
-        (Some(one), Some(other)) => {
-            return Err(error("", format!("multipleOf {one} and {other} cannot be combined")));
-        }
+        (Some(one), Some(other)) => Some(common_multiple(one, other)?),
         (one, other) => one.or(other),
     };
     let number = Number {
@@ -224,6 +220,18 @@ fn meet_numbers(left: Option<Number>, right: Option<Number>) -> Result<Option<Nu
         multiple,
     };
     Ok(Some(number).filter(|number| !super::number::is_void(number)))
+}
+
+fn common_multiple(one: u32, other: u32) -> Result<u32, GrammarError> {
+    let (mut divisor, mut rest) = (one, other);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let product = u64::from(one / divisor) * u64::from(other);
+    let fits = u32::try_from(product).ok().filter(|product| *product < 1_000_000_000);
+    fits.ok_or_else(|| {
+        error("", format!("multipleOf {one} and {other} have no common multiple below 1000000000"))
+    })
 }
 
 fn meet_texts(left: Text, right: Text) -> Option<Text> {

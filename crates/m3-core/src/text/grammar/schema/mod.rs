@@ -18,7 +18,7 @@ mod sample;
 
 pub(super) use check::allowed;
 pub(super) use decimal::Decimal;
-pub(super) use number::number_pattern;
+pub(super) use number::{multiples, number_pattern};
 use pattern::FORMATS;
 pub(super) use read::read;
 pub(super) use recursion::Levels;

@@ -28,6 +28,9 @@ pub(in crate::text::grammar) fn number_pattern(number: &Number) -> Vec<String> {
 
 /// True when no number fits between the limits.
 pub(super) fn is_void(number: &Number) -> bool {
+    if number.multiple.is_some() && multiples(number).is_none() {
+        return true;
+    }
     let (Some(min), Some(max)) = (&number.min, &number.max) else { return false };
     if min.value > max.value || (min.value == max.value && (min.exclusive || max.exclusive)) {
         return true;
@@ -36,6 +39,31 @@ pub(super) fn is_void(number: &Number) -> bool {
         let (low, high) = (ceiling(min), floor(max));
         low > high
     }
+}
+
+/// The smallest and the largest whole number between the limits that is a multiple; `None` = there is no such number, or
+/// it has more digits than are handled. Where there is no limit, it is a million million from the other one or from 0.
+pub(in crate::text::grammar) fn multiples(number: &Number) -> Option<(i64, i64)> {
+    const FAR: i64 = 1_000_000_000_000;
+    let of = i64::from(number.multiple.unwrap_or(1));
+    let whole =
+        |decimal: Decimal| decimal.to_string().parse::<i64>().ok().filter(|whole| whole.abs() <= 1000 * FAR);
+    let low = match &number.min {
+        Some(bound) => Some(whole(ceiling(bound))?),
+        None => None,
+    };
+    let high = match &number.max {
+        Some(bound) => Some(whole(floor(bound))?),
+        None => None,
+    };
+    let (low, high) = match (low, high) {
+        (Some(low), Some(high)) => (low, high),
+        (Some(low), None) => (low, low.max(0) + FAR),
+        (None, Some(high)) => (high.min(0) - FAR, high),
+        (None, None) => (-FAR, FAR),
+    };
+    let (first, last) = (low + (-low).rem_euclid(of), high - high.rem_euclid(of));
+    (first <= last).then_some((first, last))
 }
 
 /// The smallest integer within a lower limit.
@@ -285,6 +313,20 @@ mod tests {
             assert!(!fits(&any, text), "{text}");
         }
         assert!(fits(&integer, "42") && !fits(&integer, "4.2"));
+    }
+
+    #[test]
+    fn multiples_lie_between_the_limits() {
+        let range = |min: &str, max: &str, of| Number {
+            integer: true,
+            min: Some(bound(min, false)),
+            max: Some(bound(max, true)),
+            multiple: Some(of),
+        };
+        assert_eq!(multiples(&range("-7", "8", 4)), Some((-4, 4)));
+        assert_eq!(multiples(&range("0.25", "8.5", 4)), Some((4, 8)));
+        assert_eq!(multiples(&range("1", "4", 4)), None);
+        assert!(is_void(&range("0.25", "1", 2)) && !is_void(&range("0", "1", 2)));
     }
 
     #[test]
