@@ -143,6 +143,10 @@ pub(super) fn parse(ids: &[u32], thinking_mode: ThinkingMode, tools: Arc<ToolSet
     fold(deltas)
 }
 
+fn first_error(validator: &jsonschema::Validator, value: &Value) -> Option<String> {
+    validator.validate(value).err()?.next().map(|error| error.to_string())
+}
+
 /// Walks through calls of a tool with these parameters and validates every one.
 pub(super) fn check_calls(parameters: &Value, seeds: std::ops::Range<u64>) -> usize {
     let validator = jsonschema::validator_for(parameters).unwrap();
@@ -162,7 +166,7 @@ pub(super) fn check_calls(parameters: &Value, seeds: std::ops::Range<u64>) -> us
         assert_eq!(parsed.tool_calls.len(), 1, "{text:?}");
         assert_eq!(parsed.content, None, "{text:?}");
         let arguments: Value = serde_json::from_str(&parsed.tool_calls[0].arguments).unwrap();
-        if let Err(error) = validator.validate(&arguments) {
+        if let Some(error) = first_error(&validator, &arguments) {
             panic!("{error}\nschema {parameters}\ntext {text:?}\narguments {arguments}");
         }
     }
@@ -185,7 +189,7 @@ pub(super) fn check_json(schema: &Value, seeds: std::ops::Range<u64>) -> usize {
         let text = world().tokenizer.decode(&ids, false);
         let value: Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?} {schema}"));
-        if let Err(error) = validator.validate(&value) {
+        if let Some(error) = first_error(&validator, &value) {
             panic!("{error}\nschema {schema}\ntext {text:?}");
         }
     }
