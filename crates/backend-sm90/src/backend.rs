@@ -109,6 +109,12 @@ impl Sm90Backend {
         Ok(Sm90Backend { request: request.clone(), plan, dims, layout, device, kernels, stage })
     }
 
+    /// Experts that the last step's tokens chose, on average over the layers (benchmarks): what is in flight is waited for,
+    /// and rows must be bound anew before the next step.
+    pub fn experts_drawn(&mut self) -> Result<f64> {
+        self.serving("experts_drawn")?.experts_drawn()
+    }
+
     /// How long each operation of the last step takes alone (benchmarks): what is in flight is waited for, and rows
     /// must be bound anew before the next step.
     pub fn time_operations(&mut self, repeats: usize) -> Result<Vec<OperationTime>> {

@@ -161,8 +161,11 @@ impl Rank {
     }
 
     fn i32_of(&self, buffer: Region, count: usize) -> Result<Vec<f32>> {
-        let values: Vec<i32> = self.stream.download_values(buffer.elements::<i32>(0, count as u64)?)?;
-        Ok(values.into_iter().map(|value| value as f32).collect())
+        Ok(self.integers_of(buffer, count)?.into_iter().map(|value| value as f32).collect())
+    }
+
+    fn integers_of(&self, buffer: Region, count: usize) -> Result<Vec<i32>> {
+        Ok(self.stream.download_values(buffer.elements::<i32>(0, count as u64)?)?)
     }
 
     fn bf16_of(&self, buffer: Region, count: usize) -> Result<Vec<f32>> {

@@ -3,6 +3,7 @@
 //! An operation is recorded once for every layer that has it, each with its own weights, and replayed: launches follow each
 //! other as in a step's graph, and no layer finds its weights in the cache. What is computed means nothing afterwards.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use m3_abi::Result;
@@ -67,6 +68,19 @@ fn operations(rank: &Rank) -> Vec<Operation> {
 }
 
 impl Serving {
+    /// Experts that somebody chose in the last step that was submitted, on average over the layers that have any; 0 when none
+    /// has. Runs the step once more, layer by layer; waits for what is in flight first, and rows must be bound anew before
+    /// the next step.
+    pub(crate) fn experts_drawn(&mut self) -> Result<f64> {
+        self.rank.stream.synchronize()?;
+        let (before, run) = (self.rank.run, self.last_run());
+        self.rank.run = run;
+        let drawn = self.rank.experts_drawn();
+        self.rank.run = before;
+        self.rank.has_pending = false;
+        drawn
+    }
+
     /// Times the operations of the last step that was submitted, as its graph runs them where it has one. Waits for what
     /// is in flight first; rows must be bound anew before the next step.
     pub(crate) fn time_operations(&mut self, repeats: usize) -> Result<Vec<OperationTime>> {
@@ -86,6 +100,18 @@ impl Serving {
 }
 
 impl Rank {
+    fn experts_drawn(&mut self) -> Result<f64> {
+        let mut drawn = Vec::new();
+        self.embed(&Batch::default())?;
+        for layer in 0..self.config.layers.len() {
+            self.layer(layer, &Batch::default(), &mut ())?;
+            if self.config.layers[layer].ffn == FfnKind::Moe {
+                drawn.push(distinct(&self.routed_experts()?) as f64);
+            }
+        }
+        Ok(drawn.iter().sum::<f64>() / drawn.len().max(1) as f64)
+    }
+
     fn time(&mut self, operation: &Operation, repeats: usize) -> Result<OperationTime> {
         // The residual stream is what a step starts with, not what the operation before made of it.
         self.embed(&Batch::default())?;
@@ -106,6 +132,11 @@ impl Rank {
     }
 }
 
+/// How many different ones; padded rows choose -1.
+fn distinct(experts: &[i32]) -> usize {
+    experts.iter().filter(|expert| **expert >= 0).collect::<BTreeSet<_>>().len()
+}
+
 /// Microseconds of the device.
 fn replay(graph: &Graph, stream: &Stream) -> Result<f64, GpuError> {
     let device = stream.device();
@@ -115,4 +146,14 @@ fn replay(graph: &Graph, stream: &Stream) -> Result<f64, GpuError> {
     end.record(stream)?;
     end.wait()?;
     Ok(f64::from(end.since_ms(&start)?) * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distinct;
+
+    #[test]
+    fn experts_of_padded_rows_are_not_counted() {
+        assert_eq!(distinct(&[3, 0, 3, 7, -1, -1]), 3);
+    }
 }

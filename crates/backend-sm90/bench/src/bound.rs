@@ -2,7 +2,7 @@
 //! longer, and parts run one after the other.
 //!
 //! Counted for one rank from the shapes; weights are read once a step, keys and values once a token that looks at them.
-//! Experts are drawn uniformly.
+//! Experts are drawn uniformly where nobody counted them.
 
 use m3_model::config::{AttentionKind, FfnKind, TextConfig};
 use serde::Serialize;
@@ -32,15 +32,17 @@ pub(crate) struct Load {
     pub(crate) tokens: f64,
     /// Cached tokens of each sequence.
     pub(crate) cached: f64,
+    /// Experts that somebody chose, on average over the layers; `None` = as a uniform draw would have it.
+    pub(crate) experts: Option<f64>,
 }
 
 impl Load {
     pub(crate) fn decode(batch: usize, context: usize) -> Self {
-        Load { sequences: batch as f64, tokens: 1.0, cached: context as f64 - 1.0 }
+        Load { sequences: batch as f64, tokens: 1.0, cached: context as f64 - 1.0, experts: None }
     }
 
     pub(crate) fn prefill(tokens: usize, cached: usize) -> Self {
-        Load { sequences: 1.0, tokens: tokens as f64, cached: cached as f64 }
+        Load { sequences: 1.0, tokens: tokens as f64, cached: cached as f64, experts: None }
     }
 
     /// Pairs of a query and a key it sees, when it sees the last `most` at most.
@@ -153,7 +155,7 @@ pub(crate) fn parts(
                 counter.linear("dense mlp", rows, hidden, 2.0 * width);
                 counter.linear("dense mlp", rows, width, hidden);
             }
-            FfnKind::Moe => moe(&mut counter, text, tp, rows),
+            FfnKind::Moe => moe(&mut counter, text, tp, load),
         }
     }
     let logits = load.sequences;
@@ -163,14 +165,15 @@ pub(crate) fn parts(
     counter.parts
 }
 
-fn moe(counter: &mut Counter<'_>, text: &TextConfig, tp: f64, rows: f64) {
-    let (hidden, flops_per_s) = (text.hidden_size as f64, counter.ceilings.flops_per_s);
+fn moe(counter: &mut Counter<'_>, text: &TextConfig, tp: f64, load: &Load) {
+    let (hidden, rows, flops_per_s) = (text.hidden_size as f64, load.rows(), counter.ceilings.flops_per_s);
     let experts = text.num_experts as f64;
     let router_bytes = hidden * experts * 4.0 + 2.0 * rows * hidden;
     counter.add("router", 2.0 * rows * hidden * experts, router_bytes, flops_per_s);
     let chosen = text.experts_per_token as f64;
     let values = 3.0 * hidden * text.expert_intermediate_size as f64 / tp;
-    let bytes = distinct(experts, chosen, rows) * values * counter.weight + 4.0 * rows * hidden;
+    let read = load.experts.unwrap_or_else(|| distinct(experts, chosen, rows));
+    let bytes = read * values * counter.weight + 4.0 * rows * hidden;
     counter.add("experts", 2.0 * rows * chosen * values, bytes, flops_per_s);
     let width = text.shared_intermediate_size as f64 / tp;
     counter.linear("shared expert", rows, hidden, 2.0 * width);
@@ -219,10 +222,23 @@ mod tests {
 
     #[test]
     fn pairs_are_counted_up_to_the_span() {
-        let load = Load { sequences: 2.0, tokens: 4.0, cached: 1.0 };
+        let load = Load { sequences: 2.0, tokens: 4.0, cached: 1.0, experts: None };
         assert!((load.pairs(ALL) - 2.0 * (2.0 + 3.0 + 4.0 + 5.0)).abs() < 1e-9);
         assert!((load.pairs(3.0) - 2.0 * (2.0 + 3.0 + 3.0 + 3.0)).abs() < 1e-9);
         assert!((load.pairs(1.0) - 2.0 * 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn experts_that_nobody_chose_are_not_read() {
+        let text = Model::new(Shape::Tp8, Weights::Bf16).unwrap().config.text;
+        let bytes = |experts| {
+            let load = Load { experts, ..Load::decode(64, 2048) };
+            let parts = parts(&text, 8, Weights::Bf16, &load, &Ceilings::H200);
+            parts.iter().find(|part| part.name == "experts").unwrap().bytes
+        };
+        let an_expert = 57.0 * 3.0 * 6144.0 * 384.0 * 2.0;
+        assert!((bytes(Some(40.0)) - bytes(Some(39.0)) - an_expert).abs() < 1.0);
+        assert!((bytes(None) - bytes(Some(distinct(128.0, 4.0, 64.0)))).abs() < 1.0);
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn serve(load: &client::Load, arguments: &Arguments) -> Result<()> {
         println!("{}", report.line());
         found.push(report);
     }
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = command();
     write(&arguments.out, &serde_json::json!({"command": command, "date": date(), "serve": found}))
 }
 
@@ -96,6 +96,15 @@ fn serve(load: &client::Load, arguments: &Arguments) -> Result<()> {
 fn write(out: &Path, record: &impl serde::Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(record)? + "\n";
     std::fs::write(out, text).with_context(|| out.display().to_string())
+}
+
+/// As it was typed, paths without their folders: a record names no machine's.
+fn command() -> String {
+    let shown = |argument: String| match argument.rsplit_once('/') {
+        Some((folder, name)) if !folder.contains(":/") => name.to_owned(),
+        _ => argument,
+    };
+    std::env::args().map(shown).collect::<Vec<_>>().join(" ")
 }
 
 fn date() -> String {
@@ -129,7 +138,7 @@ fn describe(device: u32) -> Result<Report> {
     let info = opened.info();
     let pack = m3_gpu::pack::Pack::read(backend_sm90::PACK, DRIVER.name())?;
     Ok(Report {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command(),
         date: date(),
         device: format!("{} ({} processors)", info.name, info.processors),
         driver: info.driver.clone(),
@@ -167,8 +176,9 @@ fn measure(model: &Model, weights: Weights, arguments: &Arguments) -> Result<Mod
         match session.decode(batch, context, steps) {
             Ok(times) => {
                 let sharing = session.sharing(batch, context, steps);
-                let parts = parts(&Load::decode(batch, context + steps / 2));
-                let mut found = DecodeReport::new((batch, context), &times, &parts, sharing);
+                let drawn = session.experts_drawn()?;
+                let parts = parts(&Load { experts: Some(drawn), ..Load::decode(batch, context + steps / 2) });
+                let mut found = DecodeReport::new((batch, context), &times, &parts, (sharing, drawn));
                 println!("{}", found.line());
                 found.operations = operations(&mut session, arguments, &parts)?;
                 report.decode.push(found);

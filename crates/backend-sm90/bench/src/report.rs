@@ -42,6 +42,8 @@ pub(crate) struct DecodeReport {
     pub(crate) wall_us: Spread,
     /// Median of start to start less the device's time, as a share of the former.
     pub(crate) host_share: f64,
+    /// That somebody chose, on average over the layers; the bound reads these.
+    pub(crate) experts_drawn: f64,
     pub(crate) bound_us: f64,
     /// Of the device's median.
     pub(crate) share_of_bound: f64,
@@ -153,7 +155,7 @@ impl DecodeReport {
         (batch, context): (usize, usize),
         times: &[StepTime],
         parts: &[Part],
-        sharing: f64,
+        (sharing, experts_drawn): (f64, f64),
     ) -> Self {
         let steady = &times[WARM_STEPS.min(times.len() / 2)..];
         let device = Spread::of(steady.iter().map(|time| time.device));
@@ -167,6 +169,7 @@ impl DecodeReport {
             device_us: device,
             wall_us: wall,
             host_share: host.median,
+            experts_drawn,
             bound_us: bound,
             share_of_bound: bound / device.median,
             page_sharing: sharing,
@@ -176,13 +179,14 @@ impl DecodeReport {
 
     pub(crate) fn line(&self) -> String {
         format!(
-            "decode  B={:<4} ctx {:<7} device {:>9.3} ms  wall {:>9.3} ms (p99 {:.3})  host {:>5.1} %  bound {:>8.3} ms = {:>4.0} %",
+            "decode  B={:<4} ctx {:<7} device {:>9.3} ms  wall {:>9.3} ms (p99 {:.3})  host {:>5.1} %  {:>5.1} experts  bound {:>8.3} ms = {:>4.0} %",
             self.batch,
             self.context,
             self.device_us.median / 1e3,
             self.wall_us.median / 1e3,
             self.wall_us.p99 / 1e3,
             self.host_share * 100.0,
+            self.experts_drawn,
             self.bound_us / 1e3,
             self.share_of_bound * 100.0,
         )
@@ -245,7 +249,7 @@ mod tests {
         let slow = StepTime { wall: 900.0, device: 1.0 };
         let steady = StepTime { wall: 110.0, device: 100.0 };
         let times = [vec![slow; 8], vec![steady; 50]].concat();
-        let report = DecodeReport::new((1, 128), &times, &[], 1.0);
+        let report = DecodeReport::new((1, 128), &times, &[], (1.0, 4.0));
         assert_eq!((report.steps, report.device_us.median, report.wall_us.p99), (50, 100.0, 110.0));
         assert!((report.host_share - 10.0 / 110.0).abs() < 1e-9);
     }

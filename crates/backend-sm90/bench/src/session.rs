@@ -8,9 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use backend_sm90::backend::Sm90Backend;
 use backend_sm90::timing::OperationTime;
-use m3_abi::types::{
-    DTYPE_BF16, NONE, OPEN_SOLO, PageAppend, PageCopy, Ready, RowBind, SEQ_CHAINED, Seq, WarmShape,
-};
+use m3_abi::types::{DTYPE_BF16, NONE, OPEN_SOLO, PageAppend, PageCopy, Ready, RowBind, Seq, WarmShape};
 use m3_abi::{Backend, OpenRequest, Output, Step};
 use m3_model::names::expected_tensors;
 use m3_model::shard::ShardPlan;
@@ -77,6 +75,11 @@ pub(crate) struct Session<B> {
 }
 
 impl Session<Sm90Backend> {
+    /// Experts that the last step's tokens chose, on average over the layers.
+    pub(crate) fn experts_drawn(&mut self) -> Result<f64> {
+        Ok(self.opened.experts_drawn()?)
+    }
+
     /// How long each operation of the last step takes alone.
     pub(crate) fn time_operations(&mut self, repeats: usize) -> Result<Vec<OperationTime>> {
         Ok(self.opened.time_operations(repeats)?)
@@ -138,16 +141,15 @@ impl<B: Opened> Session<B> {
     pub(crate) fn decode(&mut self, batch: usize, context: usize, steps: usize) -> Result<Vec<StepTime>> {
         let tables = self.tables(batch, context, steps)?;
         let binds: Vec<RowBind> = (0..batch as u32).map(bind).collect();
-        let first: Vec<u32> = (0..batch as u32).map(|row| row * 131 % 20_000).collect();
         let mut times = Vec::new();
         let mut ends = Instant::now();
         let mut previous = None;
         for number in 0..=steps {
             let next = if number < steps {
-                let seqs: Vec<Seq> =
-                    (0..batch as u32).map(|row| token(row, context + number, number > 0)).collect();
+                let seqs: Vec<Seq> = (0..batch as u32).map(|row| token(row, context + number)).collect();
+                let tokens = step_tokens(batch, number);
                 let releases = if number == 0 { std::mem::take(&mut self.bound) } else { Vec::new() };
-                let mut step = Step { releases: &releases, seqs: &seqs, tokens: &first, ..Step::default() };
+                let mut step = Step { releases: &releases, seqs: &seqs, tokens: &tokens, ..Step::default() };
                 if number == 0 {
                     (step.binds, step.pages, step.page_ids) = (&binds, &tables.appends, &tables.ids);
                 }
@@ -335,14 +337,15 @@ fn bind(row: u32) -> RowBind {
     }
 }
 
-/// One token of `row`, the one it sampled last when `chained`.
-fn token(row: u32, position: usize, chained: bool) -> Seq {
-    Seq {
-        flags: if chained { SEQ_CHAINED } else { 0 },
-        token_offset: row,
-        output_offset: row,
-        ..chunk(row, position, 1, true)
-    }
+/// The next token of every row. Not the sampled ones: made-up weights soon choose the same token in all rows, which then
+/// take the same experts, and a step reads far less than in service.
+fn step_tokens(batch: usize, number: usize) -> Vec<u32> {
+    (0..batch).map(|row| ((row * 131 + number * 7919) % 20_000) as u32).collect()
+}
+
+/// One token of `row`.
+fn token(row: u32, position: usize) -> Seq {
+    Seq { token_offset: row, output_offset: row, ..chunk(row, position, 1, true) }
 }
 
 fn chunk(row: u32, position: usize, count: usize, samples: bool) -> Seq {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use m3_abi::types::{DTYPE_BF16, NONE, PageAppend, RowBind, SEQ_CHAINED, Seq};
 use m3_gpu::fake::{FakeDevice, Fault, Progress};
 use m3_gpu::pack::{self, Function, Header, Kernel, MapShape};
-use m3_model::config::AttentionKind;
+use m3_model::config::{AttentionKind, FfnKind};
 use m3_model::names::expected_tensors;
 
 use super::*;
@@ -326,6 +326,11 @@ fn operations_are_timed_as_the_last_step_ran_them_and_serving_goes_on() {
     assert!(chunk.iter().all(|time| time.us > 0.0), "{chunk:?}");
     let ticket = decode(&mut backend, &[0, 1], 3, 1).unwrap();
     assert_eq!(tokens(&mut backend, ticket)[..2], [1, 101]);
+    let moe = layers.iter().filter(|layer| layer.ffn == FfnKind::Moe).count();
+    let before = fake.launches().len();
+    backend.experts_drawn().unwrap();
+    let routed = fake.launches()[before..].iter().filter(|launch| launch.symbol == "router_choose").count();
+    assert_eq!(routed, moe, "every layer's router once");
     let before = fake.launches().len();
     backend.time_operations(1).unwrap();
     let launches = fake.launches();

@@ -249,6 +249,11 @@ impl Rank {
         }
     }
 
+    /// What the last layer that routed chose: [T, experts per token], -1 for padded rows.
+    pub(crate) fn routed_experts(&self) -> Result<Vec<i32>> {
+        self.integers_of(self.work.buffers.routed, self.run.counts.tokens * self.dims.experts_per_token)
+    }
+
     fn tap_routing(&mut self, layer: usize) -> Result<()> {
         if !self.taps.is_on() {
             return Ok(());
