@@ -47,7 +47,7 @@ fn card(serving: &Serving, name: &str) -> Value {
             "tools": chat,
             "reasoning": chat,
             "thinking_modes": if chat { json!(["adaptive", "enabled", "disabled"]) } else { json!([]) },
-            "structured_output": false,
+            "structured_output": true,
         },
     })
 }
