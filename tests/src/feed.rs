@@ -37,23 +37,7 @@ impl Row {
 
 /// Greedy, with log-probabilities.
 pub fn greedy(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: 5,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
+    RowBind { num_logprobs: 5, ..RowBind::greedy(row) }
 }
 
 /// One row's part of a step.

@@ -238,6 +238,29 @@ pub struct RowBind {
     pub num_biases: u32,
 }
 
+impl RowBind {
+    /// The most likely token always, no log-probabilities, nothing added or penalised.
+    pub const fn greedy(row: u32) -> Self {
+        RowBind {
+            row,
+            num_logprobs: NONE,
+            seed: 0,
+            temperature: 0.0,
+            top_p: 1.0,
+            min_p: 0.0,
+            top_k: 0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            history_offset: 0,
+            prompt_len: 0,
+            output_len: 0,
+            bias_offset: 0,
+            num_biases: 0,
+        }
+    }
+}
+
 /// Added to the logit of `token` before anything else.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -91,23 +91,7 @@ fn serving(kernels: Kernels, request: &OpenRequest, mxfp8: bool) -> CpuBackend {
 }
 
 fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 1,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
+    RowBind { seed: 1, ..RowBind::greedy(row) }
 }
 
 fn part(flags: u32, first_position: u32, num_tokens: u32) -> Seq {

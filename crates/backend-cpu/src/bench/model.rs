@@ -216,27 +216,6 @@ fn median(count: usize, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     Ok(seconds[seconds.len() / 2])
 }
 
-/// A greedy row.
-fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
-}
-
 impl Session {
     /// Seconds of one step.
     fn run(&mut self, step: &Step<'_>) -> Result<f64> {
@@ -254,7 +233,7 @@ impl Session {
         self.next_page += count;
         let tokens: Vec<u32> = (0..len as u32).map(|index| (index * 7919 + row * 31) % 32_000).collect();
         self.run(&Step {
-            binds: &[bind(row)],
+            binds: &[RowBind::greedy(row)],
             pages: &[PageAppend { row, first: 0, offset: 0, count }],
             page_ids: &page_ids,
             seqs: &[seq(row, 0, len, 0)],

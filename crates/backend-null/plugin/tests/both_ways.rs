@@ -34,23 +34,7 @@ fn opened(plugin: &Plugin) -> Box<dyn Backend> {
 
 /// Token after the prompt.
 fn token(instance: &mut dyn Backend, prompt: &[u32]) -> u32 {
-    let bind = RowBind {
-        row: 0,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    };
+    let bind = RowBind::greedy(0);
     let seq = Seq {
         row: 0,
         flags: 0,

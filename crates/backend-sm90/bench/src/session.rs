@@ -140,7 +140,7 @@ impl<B: Opened> Session<B> {
     /// Decodes `steps` tokens of `batch` sequences behind `context` cached tokens, two steps in flight.
     pub(crate) fn decode(&mut self, batch: usize, context: usize, steps: usize) -> Result<Vec<StepTime>> {
         let tables = self.tables(batch, context, steps)?;
-        let binds: Vec<RowBind> = (0..batch as u32).map(bind).collect();
+        let binds: Vec<RowBind> = (0..batch as u32).map(RowBind::greedy).collect();
         let mut times = Vec::new();
         let mut ends = Instant::now();
         let mut previous = None;
@@ -176,7 +176,7 @@ impl<B: Opened> Session<B> {
     /// Computes `tokens` new tokens behind `cached` ones, in chunks; the sum of the chunks.
     pub(crate) fn prefill(&mut self, tokens: usize, cached: usize) -> Result<StepTime> {
         let tables = self.tables(1, cached, tokens)?;
-        let binds = [bind(0)];
+        let binds = [RowBind::greedy(0)];
         let mut sum = StepTime::default();
         let mut done = 0;
         while done < tokens {
@@ -214,7 +214,7 @@ impl<B: Opened> Session<B> {
             (0..filled * self.page_tokens).map(|index| (index * 104_729 % 20_000) as u32).collect();
         let appends = [PageAppend { row: 0, first: 0, offset: 0, count: filled as u32 }];
         let seqs = [chunk(0, 0, tokens.len(), true)];
-        let binds = [bind(0)];
+        let binds = [RowBind::greedy(0)];
         let step = Step {
             binds: &binds,
             pages: &appends,
@@ -314,27 +314,6 @@ fn warm_shapes(limits: &Limits) -> Vec<WarmShape> {
         buckets.take_while(|seqs| *seqs <= limits.max_rows).map(|seqs| shape(seqs, seqs)).collect();
     shapes.push(shape(limits.chunk as u32, 1));
     shapes
-}
-
-/// A greedy row without log-probabilities.
-fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
 }
 
 /// The next token of every row. Not the sampled ones: made-up weights soon choose the same token in all rows, which then

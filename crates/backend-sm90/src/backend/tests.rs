@@ -146,26 +146,6 @@ fn serving(fake: &FakeDevice) -> Sm90Backend {
     backend
 }
 
-fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
-}
-
 fn seq(row: u32, first_position: u32, num_tokens: u32, output_index: u32) -> Seq {
     Seq {
         row,
@@ -183,7 +163,7 @@ fn seq(row: u32, first_position: u32, num_tokens: u32, output_index: u32) -> Seq
 
 /// Binds rows `0..count` with a page each and feeds three tokens to each.
 fn prefill(backend: &mut Sm90Backend, count: u32) -> Ticket {
-    let binds: Vec<_> = (0..count).map(bind).collect();
+    let binds: Vec<_> = (0..count).map(RowBind::greedy).collect();
     let pages: Vec<_> = (0..count).map(|row| PageAppend { row, first: 0, offset: row, count: 1 }).collect();
     let page_ids: Vec<_> = (0..count).map(|row| 7 - row).collect();
     let seqs: Vec<_> = (0..count).map(|row| seq(row, 0, 3, 0)).collect();
@@ -280,7 +260,7 @@ fn a_row_bound_anew_is_not_told_its_predecessors_sample() {
     let pages = [PageAppend { row: 0, first: 0, offset: 0, count: 1 }];
     let step = Step {
         releases: &[0],
-        binds: &[RowBind { presence_penalty: 1.0, ..bind(0) }],
+        binds: &[RowBind { presence_penalty: 1.0, ..RowBind::greedy(0) }],
         pages: &pages,
         page_ids: &[2],
         seqs: &[seq(0, 0, 2, 5)],

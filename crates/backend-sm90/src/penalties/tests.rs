@@ -19,23 +19,7 @@ fn limits() -> Limits {
 }
 
 fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.5,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 2,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
+    RowBind { repetition_penalty: 1.5, prompt_len: 2, ..RowBind::greedy(row) }
 }
 
 /// A row table with its mirror, one row bound with the prompt 7, 8.

@@ -85,23 +85,7 @@ pub(crate) fn warmed(plugin: &Plugin) -> Box<dyn Backend> {
 }
 
 pub(crate) fn bind(row: u32) -> types::RowBind {
-    types::RowBind {
-        row,
-        num_logprobs: types::NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
+    types::RowBind::greedy(row)
 }
 
 pub(crate) fn seq(first_position: u32, num_tokens: u32, output_index: u32) -> types::Seq {

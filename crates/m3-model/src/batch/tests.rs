@@ -17,26 +17,6 @@ fn table() -> RowTable {
     })
 }
 
-fn bind(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: NONE,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
-}
-
 fn seq(row: u32, first_position: u32, num_tokens: u32) -> Seq {
     Seq {
         row,
@@ -63,7 +43,7 @@ fn started() -> (RowTable, Batch) {
     let (mut rows, mut batch) = (table(), Batch::default());
     let step = Step {
         id: 3,
-        binds: &[bind(0)],
+        binds: &[RowBind::greedy(0)],
         pages: &[append(0, 0, 0, 2)],
         page_ids: &[7, 2],
         seqs: &[Seq { num_logits: 1, ..seq(0, 0, 6) }],
@@ -93,7 +73,7 @@ fn decode_and_chunk_stand_side_by_side() {
     let (mut rows, mut batch) = started();
     rows.record(&batch, 0, Some(33));
     let step = Step {
-        binds: &[bind(2)],
+        binds: &[RowBind::greedy(2)],
         pages: &[append(2, 0, 0, 1), append(2, 1, 1, 1)],
         page_ids: &[5, 6],
         seqs: &[
@@ -146,7 +126,7 @@ fn rows_are_released_and_taken_again() {
     let (mut rows, mut batch) = started();
     let step = Step {
         releases: &[0],
-        binds: &[bind(0)],
+        binds: &[RowBind::greedy(0)],
         pages: &[append(0, 0, 0, 1)],
         page_ids: &[1],
         seqs: &[seq(0, 0, 2)],
@@ -176,7 +156,7 @@ fn penalty_counts_follow_what_the_host_kept() {
     let (mut rows, mut batch) = (table(), Batch::default());
     let history = [1, 2, 5];
     let step = Step {
-        binds: &[RowBind { presence_penalty: 0.5, prompt_len: 2, output_len: 1, ..bind(0) }],
+        binds: &[RowBind { presence_penalty: 0.5, prompt_len: 2, output_len: 1, ..RowBind::greedy(0) }],
         pages: &[append(0, 0, 0, 3)],
         page_ids: &[0, 1, 2],
         seqs: &[Seq { num_logits: 1, ..seq(0, 0, 3) }],
@@ -230,7 +210,7 @@ fn rows_that_are_not_there() {
     assert_eq!(refusal(Step { releases: &[4], ..step }), "row 4 is beyond the table of 4 rows");
     assert_eq!(refusal(Step { releases: &[1], ..step }), "row 1 is not bound");
     assert_eq!(refusal(Step { seqs: &[seq(1, 0, 1)], ..step }), "row 1 is not bound");
-    assert_eq!(refusal(Step { binds: &[bind(0)], ..step }), "row 0 is bound again without a release");
+    assert_eq!(refusal(Step { binds: &[RowBind::greedy(0)], ..step }), "row 0 is bound again without a release");
     let twice = [seq(0, 6, 1), seq(0, 7, 1)];
     assert_eq!(refusal(Step { seqs: &twice, ..step }), "row 0 has two sequences in one step");
 }
@@ -239,24 +219,24 @@ fn rows_that_are_not_there() {
 fn settings_out_of_range() {
     let refuse = |bind: RowBind| refusal(Step { binds: &[bind], ..Step::default() });
     let temperature = "row 1: temperature is -1, which is not a finite number of at least 0";
-    assert_eq!(refuse(RowBind { temperature: -1.0, ..bind(1) }), temperature);
+    assert_eq!(refuse(RowBind { temperature: -1.0, ..RowBind::greedy(1) }), temperature);
     for wrong in [
-        RowBind { temperature: f32::NAN, ..bind(1) },
-        RowBind { top_p: 1.5, ..bind(1) },
-        RowBind { min_p: -0.1, ..bind(1) },
-        RowBind { repetition_penalty: 0.0, ..bind(1) },
-        RowBind { presence_penalty: f32::INFINITY, ..bind(1) },
-        RowBind { frequency_penalty: f32::NAN, ..bind(1) },
+        RowBind { temperature: f32::NAN, ..RowBind::greedy(1) },
+        RowBind { top_p: 1.5, ..RowBind::greedy(1) },
+        RowBind { min_p: -0.1, ..RowBind::greedy(1) },
+        RowBind { repetition_penalty: 0.0, ..RowBind::greedy(1) },
+        RowBind { presence_penalty: f32::INFINITY, ..RowBind::greedy(1) },
+        RowBind { frequency_penalty: f32::NAN, ..RowBind::greedy(1) },
     ] {
         assert!(refuse(wrong).contains(", which is not "), "{wrong:?}");
     }
     let logprobs = "row 1: 6 log-probabilities are asked for, the limit is 5";
-    assert_eq!(refuse(RowBind { num_logprobs: 6, ..bind(1) }), logprobs);
+    assert_eq!(refuse(RowBind { num_logprobs: 6, ..RowBind::greedy(1) }), logprobs);
     let history = "row 1: history 0..3 reach beyond its 0 entries";
-    assert_eq!(refuse(RowBind { prompt_len: 3, ..bind(1) }), history);
+    assert_eq!(refuse(RowBind { prompt_len: 3, ..RowBind::greedy(1) }), history);
     let biases = [TokenBias { token: 40, bias: 0.0 }, TokenBias { token: 1, bias: f32::NAN }];
     let with = |bias_offset| {
-        let binds = [RowBind { num_biases: 1, bias_offset, ..bind(1) }];
+        let binds = [RowBind { num_biases: 1, bias_offset, ..RowBind::greedy(1) }];
         refusal(Step { binds: &binds, biases: &biases, ..Step::default() })
     };
     assert_eq!(with(0), "row 1: token 40 is beyond the vocabulary of 40");
@@ -274,7 +254,7 @@ fn pages_out_of_place() {
     let missing = refusal(Step { seqs: &[seq(0, 6, 3)], ..Step::default() });
     assert_eq!(missing, "row 0: positions up to 9 need 3 pages, the table has 2");
     let shared = Step {
-        binds: &[bind(1)],
+        binds: &[RowBind::greedy(1)],
         pages: &[append(1, 0, 3, 1)],
         seqs: &[seq(0, 6, 1), seq(1, 0, 1)],
         ..Step::default()
@@ -332,7 +312,7 @@ fn tokens_slots_and_media_out_of_range() {
 
     let part = Seq { num_logits: 1, ..seq(0, 6, 1) };
     let step = Step {
-        binds: &[bind(1)],
+        binds: &[RowBind::greedy(1)],
         pages: &[append(1, 0, 0, 1)],
         seqs: &[part, Seq { num_logits: 1, ..seq(1, 0, 1) }],
         ..Step::default()

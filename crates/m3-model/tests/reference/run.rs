@@ -37,23 +37,7 @@ pub(crate) struct Part {
 
 /// Greedy, with [`TOP`] alternatives.
 pub(crate) fn greedy(row: u32) -> RowBind {
-    RowBind {
-        row,
-        num_logprobs: TOP as u32,
-        seed: 0,
-        temperature: 0.0,
-        top_p: 1.0,
-        min_p: 0.0,
-        top_k: 0,
-        repetition_penalty: 1.0,
-        presence_penalty: 0.0,
-        frequency_penalty: 0.0,
-        history_offset: 0,
-        prompt_len: 0,
-        output_len: 0,
-        bias_offset: 0,
-        num_biases: 0,
-    }
+    RowBind { num_logprobs: TOP as u32, ..RowBind::greedy(row) }
 }
 
 pub(crate) fn open_request(checkpoint: &Checkpoint) -> OpenRequest {

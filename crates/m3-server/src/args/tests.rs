@@ -56,6 +56,16 @@ fn defaults_are_the_documented_ones() {
 }
 
 #[test]
+fn token_ids_without_text_are_not_held_for_more_characters() {
+    let hold = |line| options(line).unwrap().http.stream.pacing.hold.as_millis();
+    assert_eq!(hold("serve"), 200);
+    // The first packet waits for half of it: as long as text is gathered.
+    assert_eq!(hold("serve --skip-tokenizer-init"), 50);
+    assert_eq!(hold("serve --skip-tokenizer-init --stream-hold-ms 30"), 30);
+    assert_eq!(hold("serve --skip-tokenizer-init --stream-interval 8"), 200);
+}
+
+#[test]
 fn measurements_may_make_weights_up_and_load_one_rank_alone() {
     let options_of = |line| options(line).unwrap();
     assert!(!options_of("serve m --load-format auto").model.dummy_weights);

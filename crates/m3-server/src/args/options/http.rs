@@ -58,11 +58,11 @@ fn stream(parsed: &Parsed) -> Result<StreamOptions, ArgError> {
         let given = count(parsed, name, 0, 10_000)?;
         Ok(Duration::from_millis(given.unwrap_or(default)))
     };
-    let pacing = Pacing {
-        min_tokens: count(parsed, "stream-interval", 1, 1 << 20)?.unwrap_or(1) as usize,
-        gather: milliseconds("stream-gather-ms", 25)?,
-        hold: milliseconds("stream-hold-ms", 200)?,
-    };
+    let (gather, hold) = (milliseconds("stream-gather-ms", 25)?, milliseconds("stream-hold-ms", 200)?);
+    let min_tokens = count(parsed, "stream-interval", 1, 1 << 20)?.unwrap_or(1) as usize;
+    // Token ids without text never grow into a packet's worth of characters: gathering is all they wait for.
+    let textless = parsed.has("skip-tokenizer-init") && min_tokens == 1;
+    let pacing = Pacing { min_tokens, gather, hold: if textless { hold.min(gather * 2) } else { hold } };
     Ok(StreamOptions { pacing, heartbeat: seconds(parsed, "heartbeat-secs", 10.0)? })
 }
 
