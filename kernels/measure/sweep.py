@@ -28,8 +28,6 @@ TYPES = {
     "moe_up": ["*"] * 6 + PARTS + ["i32"] * 4 + ["f32"] * 2,
     "moe_down": ["*"] * 6 + ["i32"] * 3,
     "router_logits": ["*"] * 3 + ["i32"] * 3,
-    "stream_up": ["*"] * 6 + ["i32"] * 4 + ["f32"] * 2,
-    "stream_down": ["*"] * 6 + ["i32"] * 3,
 }
 
 
@@ -67,7 +65,7 @@ class Moe:
 def time_moe(kernel, item, moe, tokens, splits):
     """(microseconds, error): error of the first draw."""
     block_m, wide = item["BLOCK_M"], item["wide"]
-    up, streams = item["family"].endswith("up"), item["family"].startswith("stream")
+    up = item["family"].endswith("up")
     draws = moe.draw(tokens, DRAWS if tokens <= 256 else 1)
     tiles = data.tiles_of(tokens, block_m)
     places = tokens * (data.TOP_K + 1)
@@ -79,7 +77,7 @@ def time_moe(kernel, item, moe, tokens, splits):
     for ids, offsets, rows, x, inner, _ in draws:
         if up:
             out = buffer(places, data.INNER)
-            args = ((tiles_i * tiles, splits), x, moe.up[0], moe.up[1], offsets, rows, out, *(() if streams else (partials, counters)),
+            args = ((tiles_i * tiles, splits), x, moe.up[0], moe.up[1], offsets, rows, out, partials, counters,
                     tokens, data.HIDDEN, data.INNER, data.GROUPS, 1.702, 7.0)
         else:
             out = buffer(places, data.HIDDEN)
@@ -129,9 +127,6 @@ def jobs(item):
         for tokens, splits in ((1, 24), (1, 48), (64, 24), (PREFILL, 4), (PREFILL, 8)):
             if (tokens == PREFILL) == (item["BLOCK_T"] > 16):
                 yield family, tokens, splits
-        return
-    if family.startswith("stream"):
-        yield from ((family.replace("stream", "moe"), tokens, 1) for tokens in DECODE)
         return
     decode = bool(item.get("SPLIT", item["BLOCK_M"] <= 64 and item["SWAP"]))
     rows = item["BLOCK_M"]
@@ -188,7 +183,7 @@ def main():
     torch.manual_seed(7)
     for form in (0, 2):
         mine = [item for item in index if item.get("FORMAT", 0) == form]
-        moe = Moe(form) if any(item["family"].startswith(("moe", "stream")) for item in mine) else None
+        moe = Moe(form) if any(item["family"].startswith("moe") for item in mine) else None
         copies, kernels = {}, {}
         for item in mine:
             kernel = Kernel(
