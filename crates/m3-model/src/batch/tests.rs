@@ -210,7 +210,10 @@ fn rows_that_are_not_there() {
     assert_eq!(refusal(Step { releases: &[4], ..step }), "row 4 is beyond the table of 4 rows");
     assert_eq!(refusal(Step { releases: &[1], ..step }), "row 1 is not bound");
     assert_eq!(refusal(Step { seqs: &[seq(1, 0, 1)], ..step }), "row 1 is not bound");
-    assert_eq!(refusal(Step { binds: &[RowBind::greedy(0)], ..step }), "row 0 is bound again without a release");
+    assert_eq!(
+        refusal(Step { binds: &[RowBind::greedy(0)], ..step }),
+        "row 0 is bound again without a release"
+    );
     let twice = [seq(0, 6, 1), seq(0, 7, 1)];
     assert_eq!(refusal(Step { seqs: &twice, ..step }), "row 0 has two sequences in one step");
 }
