@@ -25,6 +25,30 @@ pub struct Request {
     /// Lower goes first; 0 is usual.
     pub priority: i32,
     pub mask: Option<Box<dyn TokenMask>>,
+    /// Images and videos, in prompt order. Their rows replace embeddings of the prompt.
+    pub media: Vec<Medium>,
+}
+
+/// One image or video of a prompt, pre-processed: what [`m3_abi::Backend::encode`] takes and where its rows go.
+#[derive(Clone)]
+pub struct Medium {
+    /// Digest over the bytes, the chosen size, the rule and every option that changes `patches`; equal digests mean
+    /// equal rows. Part of the prefix cache's key.
+    pub digest: [u8; 32],
+    /// Normalised patch rows of `row_len` values in merge order.
+    pub patches: std::sync::Arc<[f32]>,
+    pub row_len: usize,
+    /// t, h, w in patches; `t * h * w * row_len == patches.len()`. The backend cuts long videos into segments.
+    pub grid: [u32; 3],
+    /// Prompt positions that its rows fill, in row order; the lengths add up to `t * h * w / merge^2`.
+    pub runs: Vec<MediumRun>,
+}
+
+/// `len` prompt positions from `first_position`, filled by consecutive rows of one medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediumRun {
+    pub first_position: u32,
+    pub len: u32,
 }
 
 impl Request {
@@ -42,6 +66,7 @@ impl Request {
             cache_salt: None,
             priority: 0,
             mask: None,
+            media: Vec::new(),
         }
     }
 }
@@ -55,6 +80,7 @@ impl std::fmt::Debug for Request {
             .field("max_tokens", &self.max_tokens)
             .field("priority", &self.priority)
             .field("masked", &self.mask.is_some())
+            .field("media", &self.media.len())
             .finish_non_exhaustive()
     }
 }
