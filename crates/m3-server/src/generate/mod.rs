@@ -147,6 +147,7 @@ fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens,
         cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
         priority: generation.priority,
         mask: masks::start(&job.masks, &serving.model.eos_ids),
+        media: Vec::new(),
     }
 }
 
