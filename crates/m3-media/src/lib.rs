@@ -1,0 +1,11 @@
+//! Images and videos from a client's words to pixels: where they may come from, how they are fetched and decoded, how
+//! they become the patches that the vision tower reads.
+//!
+//! It knows bytes, pixels and the rules of the network. It is not the engine and names none of its types, and it knows
+//! no wire format: the server hands it strings and bytes and gives the results their place in a prompt.
+
+pub mod error;
+pub mod picture;
+
+pub use error::{Error, Kind, Result};
+pub use picture::{Clip, Meta, Picture};
