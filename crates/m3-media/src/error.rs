@@ -72,9 +72,11 @@ impl Error {
     /// Whose fault it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Error::Source(_) | Error::Refused(_) | Error::Unsupported(_) | Error::Broken(_) | Error::Absent { .. } => {
-                Kind::Invalid
-            }
+            Error::Source(_)
+            | Error::Refused(_)
+            | Error::Unsupported(_)
+            | Error::Broken(_)
+            | Error::Absent { .. } => Kind::Invalid,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::Timeout { .. } => Kind::Timeout,
             Error::Upstream(_) => Kind::Upstream,

@@ -4,8 +4,17 @@
 //! It knows bytes, pixels and the rules of the network. It is not the engine and names none of its types, and it knows
 //! no wire format: the server hands it strings and bytes and gives the results their place in a prompt.
 
+pub mod decode;
 pub mod error;
+pub mod fetch;
 pub mod picture;
+pub mod policy;
+pub mod sniff;
+pub mod source;
 
+pub use decode::decode_image;
 pub use error::{Error, Kind, Result};
+pub use fetch::{Fetcher, Wanted};
 pub use picture::{Clip, Meta, Picture};
+pub use policy::{Limits, Policy};
+pub use source::Source;

@@ -1,0 +1,1 @@
+//! Limits that hold before pixels are made.
