@@ -34,6 +34,9 @@ pub enum Error {
     /// Bytes that claim a format and break its rules.
     #[error("{0}")]
     Broken(String),
+    /// Pixels that are there, and a size or an option that the model's rules do not allow.
+    #[error("{0}")]
+    Shape(String),
     /// A value above its limit.
     #[error("{what} is {value}, above the limit of {limit}")]
     TooLarge {
@@ -76,6 +79,7 @@ impl Error {
             | Error::Refused(_)
             | Error::Unsupported(_)
             | Error::Broken(_)
+            | Error::Shape(_)
             | Error::Absent { .. } => Kind::Invalid,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::Timeout { .. } => Kind::Timeout,

@@ -5,10 +5,17 @@
 //! no wire format: the server hands it strings and bytes and gives the results their place in a prompt.
 
 pub mod decode;
+pub mod digest;
 pub mod error;
 pub mod fetch;
+pub mod geometry;
+pub mod patches;
 pub mod picture;
 pub mod policy;
+pub mod prepare;
+pub mod resize;
+pub mod sample;
+pub mod size;
 pub mod sniff;
 pub mod source;
 

@@ -1,5 +1,7 @@
 //! What decoding ends in: pictures of 8-bit RGB, and clips of them. No decoding and no resizing here.
 
+use crate::size::Size;
+
 /// A decoded picture, upright (EXIF orientation is applied).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
@@ -9,6 +11,13 @@ pub struct Picture {
     pub height: u32,
     /// `height * width * 3` bytes: rows from the top, pixels from the left, red, green, blue.
     pub rgb: Vec<u8>,
+}
+
+impl Picture {
+    /// Height and width.
+    pub fn size(&self) -> Size {
+        Size { height: self.height, width: self.width }
+    }
 }
 
 impl std::fmt::Debug for Picture {
