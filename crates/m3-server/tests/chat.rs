@@ -6,7 +6,7 @@ mod support;
 use m3_server::openai::chat_request::ChatRequest;
 use m3_server::openai::generation::Limits;
 use serde_json::{Value, json};
-use support::{Server, says, user};
+use support::{Server, fold, says, user};
 
 const CHAT: &str = "/v1/chat/completions";
 const NS: &str = "]<]minimax[>[";
@@ -27,45 +27,6 @@ fn tool_call_script() -> String {
 fn weather_tool() -> Value {
     json!([{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
         "properties": {"location": {"type": "string"}, "days": {"type": "integer"}}}}}])
-}
-
-/// Folds a stream as a client does.
-fn fold(events: &[Value], index: u64) -> Value {
-    let mut message = json!({"role": null, "content": null, "reasoning_content": null, "tool_calls": []});
-    let mut finish = Value::Null;
-    let append = |slot: &mut Value, text: &Value| {
-        if let Some(text) = text.as_str().filter(|text| !text.is_empty()) {
-            *slot = format!("{}{text}", slot.as_str().unwrap_or("")).into();
-        }
-    };
-    let choices = events.iter().flat_map(|event| event["choices"].as_array().unwrap());
-    for choice in choices.filter(|choice| choice["index"] == index) {
-        let delta = &choice["delta"];
-        if delta["role"].is_string() {
-            assert!(message["role"].is_null(), "the role comes once");
-            message["role"] = delta["role"].clone();
-        }
-        assert!(message["role"].is_string(), "the role comes first");
-        assert!(delta["content"].as_str().unwrap_or("").is_empty() || delta["reasoning_content"].is_null());
-        append(&mut message["content"], &delta["content"]);
-        append(&mut message["reasoning_content"], &delta["reasoning_content"]);
-        for call in delta["tool_calls"].as_array().unwrap_or(&Vec::new()) {
-            let calls = message["tool_calls"].as_array_mut().unwrap();
-            if call["id"].is_string() {
-                assert_eq!(call["function"]["arguments"], "", "the name comes before the arguments");
-                calls.push(json!({"name": call["function"]["name"], "arguments": ""}));
-            }
-            append(
-                &mut calls[call["index"].as_u64().unwrap() as usize]["arguments"],
-                &call["function"]["arguments"],
-            );
-        }
-        if choice["finish_reason"].is_string() {
-            assert!(finish.is_null(), "one finish reason");
-            finish = choice["finish_reason"].clone();
-        }
-    }
-    json!({"message": message, "finish_reason": finish})
 }
 
 #[tokio::test(flavor = "multi_thread")]

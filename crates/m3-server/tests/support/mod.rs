@@ -49,13 +49,18 @@ pub fn says(text: &str) -> Value {
 
 /// The bundled model's folder with `m3_null` in its config; the weights are linked, not copied.
 pub fn model_dir(null: &Value) -> TempDir {
+    model_dir_with(|config| config["m3_null"] = null.clone())
+}
+
+/// The bundled model's folder with a changed config.
+pub fn model_dir_with(change: impl Fn(&mut Value)) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(bundled()).unwrap() {
         let path = entry.unwrap().path().canonicalize().unwrap();
         let name = path.file_name().unwrap().to_owned();
         if name == "config.json" {
             let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-            config["m3_null"] = null.clone();
+            change(&mut config);
             std::fs::write(dir.path().join(name), config.to_string()).unwrap();
         } else {
             std::os::unix::fs::symlink(&path, dir.path().join(name)).unwrap();
@@ -165,6 +170,45 @@ pub fn events(text: &str) -> Vec<Value> {
     let (last, events) = data.split_last().expect("a stream has events");
     assert_eq!(*last, "[DONE]");
     events.iter().map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+/// Folds a stream as a client does.
+pub fn fold(events: &[Value], index: u64) -> Value {
+    let mut message = json!({"role": null, "content": null, "reasoning_content": null, "tool_calls": []});
+    let mut finish = Value::Null;
+    let append = |slot: &mut Value, text: &Value| {
+        if let Some(text) = text.as_str().filter(|text| !text.is_empty()) {
+            *slot = format!("{}{text}", slot.as_str().unwrap_or("")).into();
+        }
+    };
+    let choices = events.iter().flat_map(|event| event["choices"].as_array().unwrap());
+    for choice in choices.filter(|choice| choice["index"] == index) {
+        let delta = &choice["delta"];
+        if delta["role"].is_string() {
+            assert!(message["role"].is_null(), "the role comes once");
+            message["role"] = delta["role"].clone();
+        }
+        assert!(message["role"].is_string(), "the role comes first");
+        assert!(delta["content"].as_str().unwrap_or("").is_empty() || delta["reasoning_content"].is_null());
+        append(&mut message["content"], &delta["content"]);
+        append(&mut message["reasoning_content"], &delta["reasoning_content"]);
+        for call in delta["tool_calls"].as_array().unwrap_or(&Vec::new()) {
+            let calls = message["tool_calls"].as_array_mut().unwrap();
+            if call["id"].is_string() {
+                assert_eq!(call["function"]["arguments"], "", "the name comes before the arguments");
+                calls.push(json!({"name": call["function"]["name"], "arguments": ""}));
+            }
+            append(
+                &mut calls[call["index"].as_u64().unwrap() as usize]["arguments"],
+                &call["function"]["arguments"],
+            );
+        }
+        if choice["finish_reason"].is_string() {
+            assert!(finish.is_null(), "one finish reason");
+            finish = choice["finish_reason"].clone();
+        }
+    }
+    json!({"message": message, "finish_reason": finish})
 }
 
 pub fn user(text: &str) -> Value {
