@@ -16,6 +16,7 @@ mod process;
 mod python;
 mod test;
 mod tidy;
+mod ui;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -43,6 +44,8 @@ enum Task {
     },
     /// Only the clients: Python, JavaScript, made-up requests for every described route. Needs a built workspace.
     Clients,
+    /// Only the web page, in headless Chromium. Builds the server first.
+    Ui,
     /// Sizes, names, file heads and the dependency rules of ARCHITECTURE.md.
     Tidy,
     /// Compile the C header as C and C++ and compare its offsets with the Rust structs and the committed lock.
@@ -121,6 +124,7 @@ fn run(task: Task) -> Result<()> {
         Task::Check => check::run(&root),
         Task::Test { no_python } => test::run(&root, !no_python),
         Task::Clients => clients::test(&root),
+        Task::Ui => ui::build_and_test(&root),
         Task::Tidy => tidy::run(&root),
         Task::Abi { bless } => abi::run(&root, bless),
         Task::Conformance { backend, only } => conformance::run(&root, &backend, &only),

@@ -14,7 +14,7 @@ use m3_core::model::config::Quantization;
 use crate::app::Serving;
 use crate::args::{EngineOptions, ModelOptions, Options};
 use crate::backends;
-use crate::info::ServerInfo;
+use crate::info::{Computer, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
 use crate::weights::Weights;
@@ -40,9 +40,10 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
     let weights = Weights::open(&dir, options.model.dummy_weights)?;
     check(&weights, options)?;
     check_ids(&weights, text.as_ref())?;
-    let (driver, loaded, max_context) = load(&weights, options, progress)?;
+    let (computer, loaded, max_context) = load(&weights, options, progress)?;
     tracing::info!(
-        "backend {driver}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
+        "backend {}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
+        computer.backend,
         loaded.num_pages,
         weights.config().text.sparse.block_size,
         loaded.weight_bytes >> 20,
@@ -51,7 +52,7 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
     let model = served_model(&dir, &weights, text, options, max_context);
     let config = engine_config(&weights, &model, &loaded, options);
     let held = held_quantization(&weights);
-    let info = ServerInfo::new(driver, options, &config, weights.config_json(), held);
+    let info = ServerInfo::new(computer, options, &config, weights.config_json(), held);
     let engine = EngineHandle::start(config, loaded.ranks)?;
     Ok(Serving { model, engine, info })
 }
@@ -157,7 +158,7 @@ fn load(
     weights: &Weights,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-) -> anyhow::Result<(String, LoadedModel, usize)> {
+) -> anyhow::Result<(Computer, LoadedModel, usize)> {
     let backend = &options.backend;
     let request = ProbeRequest { config: weights.config_json().to_vec(), tp: backend.tp, ep: backend.ep };
     let discovery = backends::find(backend, &request)?;
@@ -179,7 +180,7 @@ fn load(
             loaded.num_pages
         );
     }
-    Ok((driver.name().to_owned(), loaded, wanted.min(room)))
+    Ok((Computer::new(driver.name(), report), loaded, wanted.min(room)))
 }
 
 /// Bytes for the pages of each rank; 0 lets the backend decide. Ranks that share a device share its memory.

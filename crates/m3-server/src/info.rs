@@ -9,8 +9,7 @@ use crate::args::Options;
 /// Facts that do not change after loading.
 #[derive(Clone, Debug, Default)]
 pub struct ServerInfo {
-    /// The backend that computes.
-    pub backend: String,
+    pub computer: Computer,
     pub tp: u32,
     pub ep: u32,
     pub num_pages: usize,
@@ -28,10 +27,31 @@ pub struct ServerInfo {
     pub architectures: Vec<String>,
 }
 
+/// What computes, as the backend says itself.
+#[derive(Clone, Debug, Default)]
+pub struct Computer {
+    pub backend: String,
+    pub device: String,
+    /// Which kernel each operation takes, a line each.
+    pub paths: Vec<String>,
+}
+
+impl Computer {
+    /// From the answer to the probe.
+    pub fn new(backend: &str, report: &m3_abi::ProbeReport) -> Self {
+        let device = format!("{} x {}", report.num_devices, report.device);
+        Computer {
+            backend: backend.to_owned(),
+            device,
+            paths: report.paths.lines().map(str::to_owned).collect(),
+        }
+    }
+}
+
 impl ServerInfo {
     /// From what was chosen at load. The checkpoint's config says what kind of model it is.
     pub fn new(
-        backend: String,
+        computer: Computer,
         options: &Options,
         engine: &EngineConfig,
         config_json: &[u8],
@@ -40,7 +60,7 @@ impl ServerInfo {
         let config: Value = serde_json::from_slice(config_json).unwrap_or_default();
         let names = config["architectures"].as_array().into_iter().flatten();
         ServerInfo {
-            backend,
+            computer,
             tp: options.backend.tp,
             ep: options.backend.ep,
             num_pages: engine.num_pages,
@@ -60,7 +80,9 @@ impl ServerInfo {
     /// The part of `/server_info` that does not change.
     pub fn fields(&self) -> Value {
         json!({
-            "backend": self.backend,
+            "backend": self.computer.backend,
+            "device": self.computer.device,
+            "backend_paths": self.computer.paths,
             "tp_size": self.tp,
             "ep_size": self.ep,
             "dp_size": 1,

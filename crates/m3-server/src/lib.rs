@@ -30,4 +30,5 @@ pub mod shape;
 pub mod stream;
 pub mod strict;
 pub mod tools;
+pub mod ui;
 pub mod weights;

@@ -190,6 +190,7 @@ pub const FLAGS: &[Flag] = &[
     row("stream-interval", &[], Value("N"), Set, HTTP, "tokens that a streamed packet waits for, as long as --stream-hold-ms allows (1)"),
     row("stream-gather-ms", &[], Value("MS"), Set, HTTP, "milliseconds for which streamed text is gathered into one packet (25; 0 with --stream-interval 1 sends every token as it comes)"),
     row("stream-hold-ms", &[], Value("MS"), Set, HTTP, "most milliseconds that a few characters wait for company in a stream (200)"),
+    row("no-ui", &[], Switch, Set, HTTP, "do not serve the web page at /"),
     row("enable-metrics", &[], Switch, Harmless, HTTP, "/metrics is always on"),
     row("enable-cache-report", &["enable-prompt-tokens-details"], Switch, Harmless, HTTP, "cached tokens are always reported"),
     row("disable-log-requests", &["no-enable-log-requests", "disable-log-stats"], Switch, Harmless, HTTP, "requests are not logged by default"),

@@ -19,8 +19,10 @@ pub(super) const REQUEST_ID: &str = "x-request-id";
 const X_API_KEY: &str = "x-api-key";
 const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// Probes must work without a key: routers and kubelets have none. The document tells nothing of this server.
-const OPEN: [&str; 6] = ["/health", "/live", "/ready", "/ping", "/openapi.json", "/docs"];
+/// Probes must work without a key: routers and kubelets have none. The document and the page tell nothing of this
+/// server; the page asks for the key and sends it itself.
+const OPEN: [&str; 7] = ["/", "/health", "/live", "/ready", "/ping", "/openapi.json", "/docs"];
+const OPEN_BELOW: &str = "/ui/";
 /// Routes that touch the requests of others.
 const ADMIN: [&str; 3] = ["/flush_cache", "/reset_prefix_cache", "/abort_request"];
 
@@ -93,7 +95,7 @@ fn anthropic(mut response: Response) -> Response {
 fn caller(app: &App, path: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let refused =
         |sentence: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, sentence).with_code("invalid_api_key"));
-    if OPEN.contains(&path) {
+    if OPEN.contains(&path) || path.starts_with(OPEN_BELOW) {
         return Ok(Caller(0));
     }
     let given = given_key(headers);

@@ -14,6 +14,7 @@ mod probes;
 mod responses;
 mod table;
 mod text;
+mod ui;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

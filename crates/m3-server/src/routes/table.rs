@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, get, post, put};
 
 use super::{
     admin, chat, completions, docs, generate, info, messages, metrics, models, parsing, probes, responses,
-    text,
+    text, ui,
 };
 use crate::app::App;
 
@@ -84,5 +84,7 @@ pub const ROUTES: &[Row] = &[
     row("get", "/ready", "", || get(probes::ready), "200 while new requests are taken"),
     row("get", "/metrics", "", || get(metrics), "Numbers for Prometheus"),
     row("get", "/openapi.json", "", || get(docs::document), "This document"),
+    row("get", "/", "", || get(ui::page), "A page to chat on and to see the load (not with --no-ui)"),
+    row("get", "/ui/{file}", "", || get(ui::asset), "What that page is made of"),
     row("get", "/docs", "", || get(docs::page), "This document as a page"),
 ];

@@ -130,7 +130,11 @@ async fn the_document_and_its_page_need_no_key_and_no_network() {
     // Every path that is named is there: nothing answers 404 for want of a route.
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
-            let url = format!("{}{}", server.base, path.replace("{id}", "x").replace("{name}", "x"));
+            let url = format!(
+                "{}{}",
+                server.base,
+                path.replace("{id}", "x").replace("{name}", "x").replace("{file}", "app.js")
+            );
             let method = method.to_uppercase().parse().unwrap();
             let request = server
                 .client

@@ -6,6 +6,7 @@ mod generate;
 mod http;
 mod info;
 mod messages;
+mod page;
 mod responses;
 #[path = "../support/mod.rs"]
 mod support;

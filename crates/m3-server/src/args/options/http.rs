@@ -30,6 +30,8 @@ pub struct HttpOptions {
     pub max_response_bytes: usize,
     /// Leave some agents' volatile first line in system texts.
     pub keep_billing_header: bool,
+    /// Serve the page at `/`.
+    pub ui: bool,
 }
 
 impl HttpOptions {
@@ -49,6 +51,7 @@ impl HttpOptions {
             max_responses: count(parsed, "max-stored-responses", 0, 1 << 20)?.unwrap_or(1024) as usize,
             max_response_bytes: response_bytes(parsed)?,
             keep_billing_header: parsed.has("keep-billing-header"),
+            ui: !parsed.has("no-ui"),
         })
     }
 }
