@@ -15,3 +15,4 @@ pub mod sampling;
 pub mod shard;
 pub mod taps;
 pub mod verify;
+pub mod vision;

@@ -14,6 +14,8 @@
 //! | `layer_out.i` | [T, hidden] | residual stream after layer i, pending sum included |
 //! | `hidden` | [P, hidden] | after the final norm |
 //! | `logits` | [P, vocabulary] | before bias, penalties and masks |
+//! | `tower_out` | [patches, vision hidden] | after the vision tower's last layer. Of an encode, not of a step |
+//! | `features` | [rows, hidden] | what an encoded medium puts in place of embeddings. Of an encode, not of a step |
 //!
 //! Under tensor parallelism every rank shows whole values, except that `block_score` and `selected` have the rank's
 //! own index heads.
@@ -33,6 +35,8 @@ pub enum TapPoint {
     LayerOut(usize),
     Hidden,
     Logits,
+    TowerOut,
+    Features,
 }
 
 impl fmt::Display for TapPoint {
@@ -46,6 +50,8 @@ impl fmt::Display for TapPoint {
             TapPoint::LayerOut(layer) => write!(formatter, "layer_out.{layer}"),
             TapPoint::Hidden => formatter.write_str("hidden"),
             TapPoint::Logits => formatter.write_str("logits"),
+            TapPoint::TowerOut => formatter.write_str("tower_out"),
+            TapPoint::Features => formatter.write_str("features"),
         }
     }
 }
@@ -57,6 +63,8 @@ impl TapPoint {
             return match name {
                 "hidden" => Some(TapPoint::Hidden),
                 "logits" => Some(TapPoint::Logits),
+                "tower_out" => Some(TapPoint::TowerOut),
+                "features" => Some(TapPoint::Features),
                 _ => None,
             };
         };
@@ -73,7 +81,7 @@ impl TapPoint {
     }
 }
 
-/// Every tap of a model, in the order in which the forward pass reaches them.
+/// Every tap of a step, in the order in which the forward pass reaches them.
 pub fn all(config: &TextConfig) -> Vec<TapPoint> {
     let mut points = Vec::new();
     for (layer, plan) in config.layers.iter().enumerate() {
@@ -108,6 +116,8 @@ mod tests {
             TapPoint::LayerOut(7),
             TapPoint::Hidden,
             TapPoint::Logits,
+            TapPoint::TowerOut,
+            TapPoint::Features,
         ];
         for point in points {
             assert_eq!(TapPoint::parse(&point.to_string()), Some(point));

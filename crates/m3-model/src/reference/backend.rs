@@ -10,20 +10,23 @@ use m3_abi::types::{
     DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, OPEN_TAPS, PageCopy, Ready, WarmShape,
 };
 use m3_abi::{
-    Backend, Driver, Error, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap, TensorView,
-    Ticket,
+    Backend, Driver, Error, Media, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap,
+    TensorView, Ticket,
 };
 
 use crate::batch::{Batch, Limits, RowTable};
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, VisionConfig};
 use crate::ops::Ops;
 use crate::pages::PageLayout;
 use crate::taps::TapPoint;
+use crate::vision::check_grids;
 
 use super::linear::QuantMode;
 use super::model::ReferenceModel;
 use super::store::PageStore;
 use super::tensor::Tensor;
+use super::vision::encode;
+use super::vision_weights::VisionWeights;
 use super::weights::Weights;
 
 /// Page memory when `open` leaves it to the backend.
@@ -83,20 +86,24 @@ pub struct ReferenceBackend {
     /// Until `ready`.
     tensors: HashMap<String, Tensor>,
     /// From `ready` to `reserve`.
-    weights: Option<Weights>,
+    weights: Option<(Weights, Option<VisionWeights>)>,
     /// From `reserve` on.
     serving: Option<Serving>,
 }
 
-/// A step that nobody has waited for yet.
+/// A step or an encode that nobody has waited for yet.
 struct Finished {
     ticket: Ticket,
+    /// An encode takes a ticket but no place in flight.
+    is_step: bool,
     output: Output,
     taps: HashMap<TapPoint, Tap>,
 }
 
 struct Serving {
     model: ReferenceModel,
+    /// When config and checkpoint have a tower.
+    vision: Option<(VisionConfig, VisionWeights)>,
     rows: RowTable,
     batch: Batch,
     finished: VecDeque<Finished>,
@@ -157,16 +164,20 @@ impl ReferenceBackend {
 
 impl Backend for ReferenceBackend {
     fn load(&mut self, tensor: &TensorView<'_>) -> Result<()> {
-        if tensor.name.starts_with("language_model.") {
+        if tensor.name.starts_with("language_model.") || self.config.vision.is_some() {
             self.tensors.insert(tensor.name.to_owned(), Tensor::read(tensor)?);
         }
         Ok(())
     }
 
     fn ready(&mut self) -> Result<Ready> {
-        let tensors = std::mem::take(&mut self.tensors);
+        let mut tensors = std::mem::take(&mut self.tensors);
         let weight_bytes = tensors.values().map(|tensor| tensor.values.len() as u64 * 4).sum();
-        self.weights = Some(Weights::assemble(&self.config.text, tensors, self.mode)?);
+        let vision = match &self.config.vision {
+            Some(vision) => VisionWeights::assemble(vision, self.config.text.hidden_size, &mut tensors)?,
+            None => None,
+        };
+        self.weights = Some((Weights::assemble(&self.config.text, tensors, self.mode)?, vision));
         let page_bytes = self.layout.page_bytes() as u64;
         let memory = match self.request.page_memory_bytes {
             0 => DEFAULT_PAGE_BYTES,
@@ -176,7 +187,7 @@ impl Backend for ReferenceBackend {
     }
 
     fn reserve(&mut self, num_pages: u64) -> Result<()> {
-        let Some(weights) = self.weights.take() else {
+        let Some((weights, vision)) = self.weights.take() else {
             return Err(Error::Fatal("reserve comes once, after ready".to_owned()));
         };
         let text = self.config.text.clone();
@@ -185,6 +196,7 @@ impl Backend for ReferenceBackend {
         let with_taps = self.request.flags & OPEN_TAPS != 0;
         self.serving = Some(Serving {
             model: ReferenceModel::new(text, weights, store, with_taps),
+            vision: self.config.vision.clone().zip(vision),
             rows: RowTable::new(limits),
             batch: Batch::default(),
             finished: VecDeque::new(),
@@ -235,6 +247,17 @@ impl Backend for ReferenceBackend {
         self.serving()?.model.store.write_bytes(pages, bytes)
     }
 
+    fn encode(&mut self, patches: &[f32], row_len: usize, grids: &[[u32; 3]]) -> Result<Media> {
+        self.serving()?.encode(patches, row_len, grids)
+    }
+
+    fn media_free(&mut self, handle: u64) -> Result<()> {
+        match self.serving()?.model.media.remove(&handle) {
+            Some(_) => Ok(()),
+            None => unsupported(&format!("media handle {handle} does not exist")),
+        }
+    }
+
     fn tap(&mut self, name: &str) -> Result<Tap> {
         let serving = self.serving()?;
         if serving.model.taps.is_none() {
@@ -249,7 +272,7 @@ impl Backend for ReferenceBackend {
 
 impl Serving {
     fn run(&mut self, step: &Step<'_>) -> Result<Ticket> {
-        if self.finished.len() == MAX_IN_FLIGHT {
+        if self.finished.iter().filter(|finished| finished.is_step).count() >= MAX_IN_FLIGHT {
             return Err(Error::Fatal(format!(
                 "step {}: {MAX_IN_FLIGHT} steps are in flight already",
                 step.id
@@ -261,11 +284,41 @@ impl Serving {
         let mut output = Output::with_capacity(capacity, self.rows.limits().max_logprobs as usize);
         self.model.forward(&self.batch, &mut self.rows, &mut output)?;
         output.device_time_us = started.elapsed().as_micros() as u64;
+        let taps = self.model.taps.as_mut().map(std::mem::take).unwrap_or_default();
+        Ok(self.finish(true, output, taps))
+    }
+
+    fn finish(&mut self, is_step: bool, output: Output, taps: HashMap<TapPoint, Tap>) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        let taps = self.model.taps.as_mut().map(std::mem::take).unwrap_or_default();
-        self.finished.push_back(Finished { ticket, output, taps });
-        Ok(ticket)
+        self.finished.push_back(Finished { ticket, is_step, output, taps });
+        ticket
+    }
+
+    /// The handle is the ticket's number.
+    fn encode(&mut self, patches: &[f32], row_len: usize, grids: &[[u32; 3]]) -> Result<Media> {
+        let Some((config, weights)) = &self.vision else {
+            return unsupported("this model was loaded without a vision tower");
+        };
+        if let Err(error) = check_grids(config, patches.len(), row_len, grids) {
+            return unsupported(&error.to_string());
+        }
+        let encoded = encode(config, weights, patches, grids);
+        let num_rows = patches.len() / row_len / config.merged_patches();
+        let (vision_hidden, hidden) = (config.hidden_size, encoded.features.len() / num_rows);
+        let shape = |rows: usize, width: usize| vec![rows as u64, width as u64];
+        let mut taps = HashMap::new();
+        if self.model.taps.is_some() {
+            let rows = patches.len() / row_len;
+            let tower = Tap { shape: shape(rows, vision_hidden), data: encoded.tower_out };
+            taps.insert(TapPoint::TowerOut, tower);
+            let features = Tap { shape: shape(num_rows, hidden), data: encoded.features.clone() };
+            taps.insert(TapPoint::Features, features);
+        }
+        let ticket = self.finish(false, Output::default(), taps);
+        let bytes = encoded.features.len() as u64 * 4;
+        self.model.media.insert(ticket.0, encoded.features);
+        Ok(Media { handle: ticket.0, num_rows: num_rows as u32, ticket, bytes })
     }
 }
 

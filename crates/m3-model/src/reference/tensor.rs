@@ -17,10 +17,11 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Copies a vector or matrix out of the caller's memory.
+    /// Copies a vector or matrix out of the caller's memory; a dense tensor of more dims is a matrix of its first dim's
+    /// rows.
     ///
     /// # Errors
-    /// `Unsupported` for a synthetic tensor, more than two dims, or a format other than F32, BF16 and MXFP8.
+    /// `Unsupported` for a synthetic tensor, more than two dims with gaps, or a format other than F32, BF16 and MXFP8.
     pub fn read(view: &TensorView<'_>) -> Result<Self, Error> {
         let refuse = |what: &str| Err(Error::Unsupported(format!("tensor {}: {what}", view.name)));
         let (rows, columns, row_stride, column_stride) = match (view.shape, view.strides) {
@@ -28,7 +29,10 @@ impl Tensor {
             (&[rows, columns], &[row_stride, column_stride, ..]) => {
                 (rows, columns, row_stride, column_stride)
             }
-            _ => return refuse("the reference takes vectors and matrices with a stride for each dimension"),
+            (&[rows, ref inner @ ..], &[row_stride, ref strides @ ..]) if is_dense(inner, strides) => {
+                (rows, inner.iter().product(), row_stride, 1)
+            }
+            _ => return refuse("the reference takes vectors, matrices, and more dims without gaps"),
         };
         if view.data.is_null() {
             return refuse("the reference does not make synthetic tensors");
@@ -51,6 +55,18 @@ impl Tensor {
         }
         Ok(Tensor { values, columns: columns as usize, quantized })
     }
+}
+
+/// Whether the dims lie row-major without gaps.
+fn is_dense(shape: &[u64], strides: &[u64]) -> bool {
+    let mut next = 1;
+    !shape.is_empty()
+        && shape.len() == strides.len()
+        && shape.iter().zip(strides).rev().all(|(size, stride)| {
+            let dense = *stride == next;
+            next *= size;
+            dense
+        })
 }
 
 /// Element `at` of a view with its scale, dequantised. The format was checked.

@@ -9,6 +9,7 @@ use super::run::Run;
 const LOGITS: f32 = 1e-4;
 const HIDDEN: f32 = 2e-5;
 const LAYER_OUT: f32 = 5e-5;
+pub(crate) const FEATURES: f32 = 5e-5;
 const BLOCK_SCORE: f32 = 3e-4;
 const ROUTER_SCORE: f32 = 1e-5;
 const ROUTED_WEIGHTS: f32 = 1e-5;
@@ -62,6 +63,7 @@ fn compare_tap(point: TapPoint, tap: &Tap, expected: &Array, golden: &Golden) ->
             })
         }
         TapPoint::LayerOut(_) => close(&tap.data, &expected.values, LAYER_OUT, |_| true),
+        TapPoint::TowerOut | TapPoint::Features => close(&tap.data, &expected.values, FEATURES, |_| true),
         TapPoint::Hidden => close(&tap.data, &expected.values, HIDDEN, |_| true),
         TapPoint::Logits => {
             close(&at_positions(tap, positions.as_deref(), 0), &expected.values, LOGITS, |_| true)
