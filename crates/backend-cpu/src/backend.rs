@@ -2,16 +2,18 @@
 //!
 //! Loading and planning happen on the host's thread; from `reserve` on, a [`Worker`] owns the model.
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32, OPEN_SOLO, OPEN_TAPS, PageCopy, Ready, Region, WarmShape};
-use m3_abi::{Backend, Error, OpenRequest, Output, Result, Step, Tap, TensorView, Ticket};
+use m3_abi::{Backend, Error, Media, OpenRequest, Output, Result, Step, Tap, TensorView, Ticket};
 use m3_model::batch::{Limits, RowTable};
 use m3_model::config::ModelConfig;
 use m3_model::pages::PageLayout;
 use m3_model::rope::Rope;
 use m3_model::shard::ShardPlan;
 use m3_model::taps::TapPoint;
+use m3_model::vision::check_grids;
 
 use crate::buffer::Precision;
 use crate::group::{Closer, Member, Terms};
@@ -21,21 +23,22 @@ use crate::ops::{CpuOps, Sizes, Work};
 use crate::pages::{self, PagePool};
 use crate::step::OwnedStep;
 use crate::taps::{Recorder, Taps};
+use crate::vision::Encoder;
+use crate::weights::vision::Vision;
 use crate::weights::{Model, Store};
-use crate::worker::{Finished, Rank, Worker};
+use crate::worker::{Finished, Job, Rank, Worker};
 
 /// Deadline of collectives when `open` leaves it to us.
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 /// Share of the free memory that pages may take when `open` leaves it to us.
 const PAGE_SHARE: f64 = 0.8;
 /// Steps submitted and not yet waited for.
-const MAX_IN_FLIGHT: u64 = 2;
+const MAX_IN_FLIGHT: usize = 2;
 
 enum Stage {
     Loading(Store),
     Ready {
-        model: Arc<Model>,
-        work: Box<Work>,
+        parts: Parts,
         max_pages: u64,
     },
     /// Dropped in this order: a worker that waits for peers only ends once the rank is closed.
@@ -45,9 +48,20 @@ enum Stage {
         worker: Worker,
         pool: Arc<PagePool>,
         submitted: u64,
+        /// Tickets of steps, oldest first, that may not have finished; encodes take no place in flight.
+        steps: VecDeque<u64>,
+        /// Handles that were given and not freed.
+        media: HashSet<u64>,
     },
     /// Between two stages, and after one of them failed.
     Broken,
+}
+
+/// What `ready` made and `reserve` hands to the worker.
+struct Parts {
+    model: Arc<Model>,
+    vision: Option<Vision>,
+    work: Box<Work>,
 }
 
 /// A rank on this CPU.
@@ -60,6 +74,8 @@ pub(crate) struct CpuBackend {
     kernels: Kernels,
     num_threads: usize,
     peers: Option<Member>,
+    /// The model has a tower and its tensors were loaded.
+    has_vision: bool,
     stage: Stage,
     taps: Option<Taps>,
     spare: Vec<OwnedStep>,
@@ -122,6 +138,7 @@ impl CpuBackend {
             0 => (machine::num_cores() / plan.tp).max(1),
             threads => threads as usize,
         };
+        let with_vision = config.vision.is_some();
         Ok(CpuBackend {
             peers: join(request, &plan)?,
             request: request.clone(),
@@ -131,7 +148,8 @@ impl CpuBackend {
             precision,
             kernels,
             num_threads,
-            stage: Stage::Loading(Store::default()),
+            has_vision: false,
+            stage: Stage::Loading(Store::new(with_vision)),
             taps: None,
             spare: Vec::new(),
         })
@@ -165,13 +183,8 @@ impl CpuBackend {
             * u64::from(self.request.max_context.div_ceil(self.request.page_tokens))
     }
 
-    fn spawn(
-        &mut self,
-        model: Arc<Model>,
-        work: Work,
-        pool: Arc<PagePool>,
-        num_pages: u64,
-    ) -> Result<Worker> {
+    fn spawn(&mut self, parts: Parts, pool: Arc<PagePool>, num_pages: u64) -> Result<Worker> {
+        let Parts { model, vision, work } = parts;
         let rank = self.request.rank;
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(self.num_threads)
@@ -188,12 +201,15 @@ impl CpuBackend {
             peers: self.peers.take(),
             taps: Recorder::new(self.request.flags & OPEN_TAPS != 0),
             rope: Rope::new(text.rope_theta, text.rotary_dim),
-            work,
+            work: *work,
             sampling: Default::default(),
+            media: Default::default(),
             config: text,
         };
         let max_logprobs = self.request.max_logprobs as usize;
-        let rank = Rank { ops, rows: RowTable::new(limits), pool: threads, max_logprobs };
+        let (kernels, precision) = (self.kernels, self.precision);
+        let encoder = vision.map(|vision| Encoder { kernels, precision, vision });
+        let rank = Rank { ops, encoder, rows: RowTable::new(limits), pool: threads, max_logprobs };
         Worker::spawn(rank, format!("m3-cpu-{}", self.request.rank))
     }
 
@@ -247,6 +263,8 @@ impl Backend for CpuBackend {
             }
         };
         let model = Model::resolve(&self.config, &self.plan, self.request.rank as usize, store)?;
+        let vision = Vision::resolve(&self.config, self.precision, &model.store)?;
+        self.has_vision = vision.is_some();
         let request = &self.request;
         let sizes = Sizes::new(&model.plan, request.max_step_tokens as usize, request.max_rows as usize);
         let work = Work::new(&self.config.text, &model.plan, self.precision, sizes);
@@ -264,26 +282,28 @@ impl Backend for CpuBackend {
             weight_bytes: model.store.bytes(),
             workspace_bytes: work.bytes() as u64,
         };
-        self.stage = Stage::Ready { model: Arc::new(model), work: Box::new(work), max_pages };
+        let parts = Parts { model: Arc::new(model), vision, work: Box::new(work) };
+        self.stage = Stage::Ready { parts, max_pages };
         Ok(ready)
     }
 
     fn reserve(&mut self, num_pages: u64) -> Result<()> {
-        let (model, work, max_pages) = match std::mem::replace(&mut self.stage, Stage::Broken) {
-            Stage::Ready { model, work, max_pages } => (model, work, max_pages),
+        let (parts, max_pages) = match std::mem::replace(&mut self.stage, Stage::Broken) {
+            Stage::Ready { parts, max_pages } => (parts, max_pages),
             other => {
                 self.stage = other;
                 return self.out_of_order("reserve");
             }
         };
         if num_pages == 0 || num_pages > max_pages {
-            self.stage = Stage::Ready { model, work, max_pages };
+            self.stage = Stage::Ready { parts, max_pages };
             return unsupported(format!("{num_pages} pages: between 1 and {max_pages} fit"));
         }
         let pool = Arc::new(PagePool::new(self.layout.clone(), num_pages)?);
         let closer = self.peers.as_ref().map(Member::closer);
-        let worker = self.spawn(model, *work, pool.clone(), num_pages)?;
-        self.stage = Stage::Serving { closer, worker, pool, submitted: 0 };
+        let worker = self.spawn(parts, pool.clone(), num_pages)?;
+        let (steps, media) = (VecDeque::new(), HashSet::new());
+        self.stage = Stage::Serving { closer, worker, pool, submitted: 0, steps, media };
         Ok(())
     }
 
@@ -296,16 +316,21 @@ impl Backend for CpuBackend {
     }
 
     fn submit(&mut self, step: &Step<'_>) -> Result<Ticket> {
-        let Stage::Serving { worker, submitted, .. } = &mut self.stage else {
+        let Stage::Serving { worker, submitted, steps, .. } = &mut self.stage else {
             return self.out_of_order("submit");
         };
-        if *submitted - worker.finished()? >= MAX_IN_FLIGHT {
+        let finished = worker.finished()?;
+        while steps.front().is_some_and(|ticket| *ticket <= finished) {
+            steps.pop_front();
+        }
+        if steps.len() >= MAX_IN_FLIGHT {
             return unsupported(format!("{MAX_IN_FLIGHT} steps are in flight already"));
         }
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.copy(step);
-        worker.submit(*submitted + 1, copy)?;
+        worker.submit(Job::Step { ticket: *submitted + 1, step: copy })?;
         *submitted += 1;
+        steps.push_back(*submitted);
         Ok(Ticket(*submitted))
     }
 
@@ -332,7 +357,7 @@ impl Backend for CpuBackend {
             copy_output(&finished, output);
         }
         self.taps = finished.taps;
-        self.spare.push(finished.step);
+        self.spare.extend(finished.step);
         Ok(())
     }
 
@@ -361,6 +386,35 @@ impl Backend for CpuBackend {
             Stage::Serving { pool, .. } => Ok(vec![pool.region(self.config.text.layers.len())]),
             _ => self.out_of_order("regions"),
         }
+    }
+
+    fn encode(&mut self, patches: &[f32], row_len: usize, grids: &[[u32; 3]]) -> Result<Media> {
+        let Some(config) = self.config.vision.as_ref().filter(|_| self.has_vision) else {
+            return unsupported("this model was loaded without a vision tower; it takes text only");
+        };
+        let num_patches = check_grids(config, patches.len(), row_len, grids)
+            .map_err(|error| Error::Unsupported(error.to_string()))?;
+        let num_rows = num_patches / config.merged_patches();
+        let Stage::Serving { worker, submitted, media, .. } = &mut self.stage else {
+            return self.out_of_order("encode");
+        };
+        let ticket = *submitted + 1;
+        worker.submit(Job::Encode { ticket, patches: patches.to_vec(), grids: grids.to_vec() })?;
+        *submitted = ticket;
+        media.insert(ticket);
+        let bytes = (num_rows * self.config.text.hidden_size * 4) as u64;
+        Ok(Media { handle: ticket, num_rows: num_rows as u32, ticket: Ticket(ticket), bytes })
+    }
+
+    fn media_free(&mut self, handle: u64) -> Result<()> {
+        let Stage::Serving { worker, media, .. } = &mut self.stage else {
+            return self.out_of_order("media_free");
+        };
+        if !media.remove(&handle) {
+            return unsupported(format!("media handle {handle} does not exist"));
+        }
+        // In line behind the steps that may use it.
+        worker.submit(Job::Free { handle })
     }
 
     fn tap(&mut self, name: &str) -> Result<Tap> {

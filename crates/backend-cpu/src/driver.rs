@@ -57,6 +57,7 @@ impl CpuDriver {
             ("moe_ffn", format!("{isa}: f32 router; routed experts only, tokens grouped by expert")),
             ("logits", format!("{isa}: {gemm}")),
             ("sample", "scalar, as specified".to_owned()),
+            ("encode", format!("{isa}: {gemm}; attention of a segment as two products per head")),
         ];
         lines.map(|(op, path)| format!("{op}: {path}")).join("\n")
     }

@@ -10,13 +10,16 @@
 
 pub mod attention;
 pub mod convert;
+mod gelu;
 pub mod gemm;
 pub mod index;
 pub mod isa;
 pub(crate) mod lanes;
+mod layer_norm;
 pub mod matrix;
 mod norm;
 pub(crate) mod random;
+pub(crate) mod scores;
 pub mod swiglu;
 
 use std::cell::RefCell;
@@ -84,6 +87,7 @@ macro_rules! scratch {
 
 // For the tasks of an operation, which call kernels that borrow the scratch below.
 scratch!(with_task_scratch, TASK_SCRATCH, f32);
+scratch!(with_weight_bits, WEIGHT_BITS, u16);
 // For the kernels themselves.
 scratch!(with_scratch_f32, SCRATCH_F32, f32);
 #[cfg(target_arch = "x86_64")]

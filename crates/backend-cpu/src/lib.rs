@@ -16,6 +16,7 @@ mod ops;
 mod pages;
 mod step;
 mod taps;
+mod vision;
 mod weights;
 mod worker;
 

@@ -12,6 +12,7 @@ mod route;
 mod select;
 mod work;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use m3_abi::{Error, Output};
@@ -43,6 +44,8 @@ pub(crate) struct CpuOps {
     pub(crate) rope: Rope,
     pub(crate) work: Work,
     pub(crate) sampling: m3_model::sampling::Scratch,
+    /// Encoded media by handle: rows of [hidden], whole on every rank.
+    pub(crate) media: HashMap<u64, Vec<f32>>,
 }
 
 impl CpuOps {

@@ -1,9 +1,10 @@
 //! The tensors of one rank: views into the host's mapping, or memory filled here for synthetic ones.
 //!
 //! [`Store`] takes tensors in any order; [`Model::resolve`] checks them against the shard plan by name and shape and gives
-//! each its place. Nothing is copied but the small vectors (norms, the router's bias).
+//! each its place. Nothing is copied but the small vectors (norms, the router's bias). The vision tower is [`vision`]'s part.
 
 mod store;
+pub(crate) mod vision;
 
 use m3_abi::{Error, Result};
 use m3_model::config::{AttentionKind, FfnKind, ModelConfig};

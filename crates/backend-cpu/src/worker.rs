@@ -1,4 +1,4 @@
-//! The thread of a rank: takes steps in order, runs the model, and reports results, faults and panics.
+//! The thread of a rank: takes steps and media in order, runs the model, and reports results, faults and panics.
 //!
 //! One per instance, so that `submit` returns at enqueue and a chained step can wait in line. Kernels run on the rank's
 //! own thread pool. After a fault the worker is gone and every later call gets the same sentence.
@@ -18,8 +18,26 @@ use rayon::ThreadPool;
 use crate::ops::CpuOps;
 use crate::step::OwnedStep;
 use crate::taps::Taps;
+use crate::vision::Encoder;
 
-/// What a finished step leaves.
+/// What the thread is asked for.
+pub(crate) enum Job {
+    Step {
+        ticket: u64,
+        step: OwnedStep,
+    },
+    /// Checked patches. The handle is the ticket's number.
+    Encode {
+        ticket: u64,
+        patches: Vec<f32>,
+        grids: Vec<[u32; 3]>,
+    },
+    Free {
+        handle: u64,
+    },
+}
+
+/// What a finished step or encode leaves.
 pub(crate) struct Finished {
     pub(crate) ticket: u64,
     pub(crate) output: Output,
@@ -27,7 +45,7 @@ pub(crate) struct Finished {
     pub(crate) slots: Vec<usize>,
     pub(crate) taps: Option<Taps>,
     /// To be filled again.
-    pub(crate) step: OwnedStep,
+    pub(crate) step: Option<OwnedStep>,
 }
 
 #[derive(Default)]
@@ -52,7 +70,7 @@ impl Shared {
 
 /// The host's end. Dropping it lets the worker finish what is queued and ends it.
 pub(crate) struct Worker {
-    queue: Option<Sender<(u64, OwnedStep)>>,
+    queue: Option<Sender<Job>>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,6 +78,8 @@ pub(crate) struct Worker {
 /// Everything the thread owns.
 pub(crate) struct Rank {
     pub(crate) ops: CpuOps,
+    /// When the model has a tower.
+    pub(crate) encoder: Option<Encoder>,
     pub(crate) rows: RowTable,
     pub(crate) pool: ThreadPool,
     /// Alternatives per position.
@@ -68,19 +88,19 @@ pub(crate) struct Rank {
 
 impl Worker {
     pub(crate) fn spawn(rank: Rank, name: String) -> Result<Worker> {
-        let (queue, steps) = channel();
+        let (queue, jobs) = channel();
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || work(rank, &steps, &theirs));
+        let thread = std::thread::Builder::new().name(name).spawn(move || work(rank, &jobs, &theirs));
         let thread = thread.map_err(|error| Error::Unsupported(format!("no thread for a rank: {error}")))?;
         Ok(Worker { queue: Some(queue), shared, thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, ticket: u64, step: OwnedStep) -> Result<()> {
+    pub(crate) fn submit(&self, job: Job) -> Result<()> {
         if let Some(fault) = &self.shared.lock().fault {
             return Err(Error::Fatal(fault.clone()));
         }
-        let sent = self.queue.as_ref().is_some_and(|queue| queue.send((ticket, step)).is_ok());
+        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(job).is_ok());
         if sent { Ok(()) } else { Err(Error::Fatal("the rank's thread has ended".to_owned())) }
     }
 
@@ -125,16 +145,17 @@ impl Drop for Worker {
     }
 }
 
-fn work(mut rank: Rank, steps: &Receiver<(u64, OwnedStep)>, shared: &Shared) {
+fn work(mut rank: Rank, jobs: &Receiver<Job>, shared: &Shared) {
     let mut batch = Batch::default();
-    while let Ok((ticket, step)) = steps.recv() {
-        let outcome = catch_unwind(AssertUnwindSafe(|| rank.run(ticket, step, &mut batch)));
+    while let Ok(job) = jobs.recv() {
+        let outcome = catch_unwind(AssertUnwindSafe(|| rank.take(job, &mut batch)));
         let outcome =
             outcome.unwrap_or_else(|panic| Err(Error::Fatal(format!("panicked: {}", text_of(&*panic)))));
         let mut progress = shared.lock();
         match outcome {
-            Ok(finished) => {
-                progress.finished = ticket;
+            Ok(None) => {}
+            Ok(Some(finished)) => {
+                progress.finished = finished.ticket;
                 progress.results.push_back(finished);
                 shared.changed.notify_all();
             }
@@ -154,6 +175,30 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 impl Rank {
+    fn take(&mut self, job: Job, batch: &mut Batch) -> Result<Option<Finished>> {
+        match job {
+            Job::Step { ticket, step } => self.run(ticket, step, batch).map(Some),
+            Job::Encode { ticket, patches, grids } => self.encode(ticket, &patches, &grids).map(Some),
+            Job::Free { handle } => {
+                self.ops.media.remove(&handle);
+                Ok(None)
+            }
+        }
+    }
+
+    fn encode(&mut self, ticket: u64, patches: &[f32], grids: &[[u32; 3]]) -> Result<Finished> {
+        let Some(encoder) = &self.encoder else {
+            return Err(Error::Fatal("media are encoded without a vision tower".to_owned()));
+        };
+        let started = Instant::now();
+        let taps = &mut self.ops.taps;
+        let rows = self.pool.install(|| encoder.encode(patches, grids, taps));
+        self.ops.media.insert(ticket, rows);
+        let device_time_us = started.elapsed().as_micros() as u64;
+        let output = Output { device_time_us, ..Output::default() };
+        Ok(Finished { ticket, output, slots: Vec::new(), taps: self.ops.taps.take(), step: None })
+    }
+
     fn run(&mut self, ticket: u64, step: OwnedStep, batch: &mut Batch) -> Result<Finished> {
         let started = Instant::now();
         self.rows.apply(&step.view(), batch)?;
@@ -165,7 +210,7 @@ impl Rank {
             self.pool.install(|| ops.forward(batch, rows, &mut output))?;
         }
         output.device_time_us = started.elapsed().as_micros() as u64;
-        Ok(Finished { ticket, output, slots, taps: ops.taps.take(), step })
+        Ok(Finished { ticket, output, slots, taps: ops.taps.take(), step: Some(step) })
     }
 
     /// Tells the peers, and names the rank when there are several.

@@ -214,13 +214,20 @@ fn a_bad_step_is_fatal_for_good() {
 fn a_panic_on_the_ranks_threads_is_fatal() {
     let mut backend = loaded(Kernels::detect(), &request(DTYPE_F32), false);
     backend.ready().unwrap();
-    let Stage::Ready { model, work, .. } = std::mem::replace(&mut backend.stage, Stage::Broken) else {
+    let Stage::Ready { parts, .. } = std::mem::replace(&mut backend.stage, Stage::Broken) else {
         panic!("ready was called")
     };
     // Fewer pages than the table of rows believes in: writing to one of the others trips an invariant.
     let pool = Arc::new(PagePool::new(backend.layout.clone(), 1).unwrap());
-    let worker = backend.spawn(model, *work, pool.clone(), 32).unwrap();
-    backend.stage = Stage::Serving { closer: None, worker, pool, submitted: 0 };
+    let worker = backend.spawn(parts, pool.clone(), 32).unwrap();
+    backend.stage = Stage::Serving {
+        closer: None,
+        worker,
+        pool,
+        submitted: 0,
+        steps: VecDeque::new(),
+        media: HashSet::new(),
+    };
     let ticket = prefill(&mut backend).unwrap();
     let error = wait(&mut backend, ticket).unwrap_err().to_string();
     assert!(error.starts_with("panicked: page ") && error.ends_with(" of 1"), "{error}");

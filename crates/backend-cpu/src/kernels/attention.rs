@@ -208,6 +208,12 @@ unsafe fn weigh_body<V: Lanes>(job: &mut Weigh<'_>) {
 isa_fn!(fn weigh_values(job: &mut Weigh<'_>) = weigh_body);
 
 impl Kernels {
+    /// Turns a row of raw scores into weights relative to its own maximum; returns their sum.
+    pub(crate) fn softmax_weights(&self, scores: &mut [f32], scale: f32) -> f32 {
+        // SAFETY: the ISA was checked when `Kernels` was made.
+        unsafe { softmax_weights(self.isa, scores, scale, f32::NEG_INFINITY).1 }
+    }
+
     /// Takes one page into `state`. `queries` are the heads' rows, `scores` holds `heads * page_tokens` values.
     ///
     /// # Safety

@@ -138,6 +138,15 @@ impl Kernels {
         }
     }
 
+    /// The same on the calling thread alone, for tasks of a loop that is parallel already.
+    pub(crate) fn gemm_here(&self, x: Rows<'_>, w: &Matrix, out: &mut [f32]) {
+        assert_eq!(x.width, w.cols, "activations of width {} times weights of width {}", x.width, w.cols);
+        assert!(out.len() >= x.len * w.rows, "room for {} of {} x {}", out.len(), x.len, w.rows);
+        let tile = Tile { x, w, first: 0, last: w.rows, out: out.as_mut_ptr(), out_stride: w.rows };
+        // SAFETY: `out` is borrowed for this call and holds `x.len` rows of `w.rows`.
+        unsafe { self.gemm_tile(&tile) }
+    }
+
     /// Several products of the same rows, side by side: `out[m] = [x[m] W0^T | x[m] W1^T | ...]`, in one parallel loop.
     pub fn gemm_side_by_side(&self, x: Rows<'_>, parts: &[&Matrix], out: &mut [f32]) {
         let width: usize = parts.iter().map(|w| w.rows).sum();

@@ -4,7 +4,7 @@
 //! next; every rank sees the whole vocabulary and samples the same tokens, because chained rows need them everywhere.
 
 use m3_abi::{Error, Output};
-use m3_model::batch::{Batch, RowTable};
+use m3_model::batch::{Batch, BatchMedia, RowTable};
 use m3_model::sampling::fill_slot;
 use m3_model::taps::TapPoint;
 use rayon::prelude::*;
@@ -13,10 +13,6 @@ use super::CpuOps;
 
 impl CpuOps {
     pub(super) fn embed_tokens(&mut self, batch: &Batch) -> Result<(), Error> {
-        if let Some(media) = batch.media.first() {
-            // `encode` is refused, so no handle can exist.
-            return Err(Error::Fatal(format!("media handle {} does not exist", media.handle)));
-        }
         let hidden = self.config.hidden_size;
         let model = self.model.clone();
         let vocab = model.plan.vocab.clone();
@@ -34,10 +30,27 @@ impl CpuOps {
                 None => row.fill(0.0),
             }
         });
-        match &mut self.peers {
-            Some(peers) => peers.all_reduce(&mut self.work.residual),
-            None => Ok(()),
+        if let Some(peers) = &mut self.peers {
+            peers.all_reduce(&mut self.work.residual)?;
         }
+        // After the sum: every rank has the rows whole.
+        batch.media.iter().try_for_each(|span| self.embed_media(span))
+    }
+
+    fn embed_media(&mut self, span: &BatchMedia) -> Result<(), Error> {
+        let (hidden, handle) = (self.config.hidden_size, span.handle);
+        let Some(rows) = self.media.get(&handle) else {
+            return Err(Error::Fatal(format!("media handle {handle} does not exist")));
+        };
+        let (first, end) = (span.first_row as usize, span.first_row as usize + span.len);
+        let Some(wanted) = rows.get(first * hidden..end * hidden) else {
+            let len = rows.len() / hidden;
+            return Err(Error::Fatal(format!(
+                "rows {first}..{end} of media {handle} reach beyond its {len}"
+            )));
+        };
+        self.work.residual[span.token * hidden..][..wanted.len()].copy_from_slice(wanted);
+        Ok(())
     }
 
     /// Normed rows of the logits positions into `work.hidden`.

@@ -165,6 +165,7 @@ impl Case {
             pool: Arc::new(pool),
             peers: None,
             taps: Recorder::new(false),
+            media: Default::default(),
             work,
             sampling: Default::default(),
         }

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 
 use m3_abi::types::{FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8};
 use m3_abi::{Error, Result, TensorView};
+use m3_model::checkpoint::row_major_strides;
 use rayon::prelude::*;
 
 use crate::kernels::convert::f32_to_bf16;
 use crate::kernels::matrix::{Format, GROUP, Matrix};
 
-/// Tensors of one rank; vectors are matrices of one row.
+/// Tensors of one rank; vectors are matrices of one row, and dense tensors of more dims matrices of the first dim's rows.
 #[derive(Default)]
 pub(crate) struct Store {
+    /// Vision tensors are kept; otherwise nobody asks for them.
+    with_vision: bool,
     tensors: HashMap<String, Matrix>,
     /// Memory of synthetic tensors, in words so that every format is aligned.
     owned: Vec<Vec<u32>>,
@@ -33,9 +36,14 @@ impl Store {
         self.owned.iter().map(|words| words.len() as u64 * 4).sum()
     }
 
-    /// Takes a text tensor; vision tensors are left alone, since this backend encodes no media.
+    /// For a model with a vision tower, or one without.
+    pub(crate) fn new(with_vision: bool) -> Store {
+        Store { with_vision, ..Store::default() }
+    }
+
+    /// Takes a tensor; vision tensors are left alone when the config has no tower.
     pub(crate) fn insert(&mut self, tensor: &TensorView<'_>) -> Result<()> {
-        if !tensor.name.starts_with("language_model.") {
+        if !self.with_vision && !tensor.name.starts_with("language_model.") {
             return Ok(());
         }
         let view = self.view(tensor)?;
@@ -61,6 +69,9 @@ impl Store {
         let (rows, cols, row_stride) = match (tensor.shape, tensor.strides) {
             (&[cols], &[1]) => (1, cols, cols),
             (&[rows, cols], &[row_stride, 1]) => (rows, cols, row_stride),
+            (&[rows, ref inner @ ..], &[row_stride, ref strides @ ..]) if is_dense(inner, strides) => {
+                (rows, inner.iter().product(), row_stride)
+            }
             (shape, strides) => {
                 return refuse(
                     tensor,
@@ -129,6 +140,11 @@ impl Store {
         values.iter_mut().for_each(|value| *value += 1.0);
         Ok(values)
     }
+}
+
+/// Whether these dims lie row-major without gaps.
+fn is_dense(shape: &[u64], strides: &[u64]) -> bool {
+    !shape.is_empty() && strides == row_major_strides(shape).get(..shape.len()).unwrap_or_default()
 }
 
 fn value_bytes(format: Format) -> usize {
