@@ -62,6 +62,7 @@ extern "C" {
 /* m3_probe.flags */
 #define M3_PROBE_KEEP_MAPPED 1u  /* tensor pointers must stay valid until `close`, not only until `ready` */
 #define M3_PROBE_BY_NAME_ONLY 2u /* never taken by `--backend auto` (test backends) */
+#define M3_PROBE_ENCODES 4u      /* `encode` works for a model whose config and checkpoint have a vision tower */
 
 /* m3_open_args.flags */
 #define M3_OPEN_SOLO 1u         /* one rank of a larger world, collectives skipped; output is meaningless */

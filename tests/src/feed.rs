@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use anyhow::Result;
-use m3_abi::types::{NONE, PageAppend, RowBind, SEQ_CHAINED, Seq};
+use m3_abi::types::{MediaSpan, NONE, PageAppend, RowBind, SEQ_CHAINED, Seq};
 use m3_abi::{Output, Step};
 
 /// One sequence on the device: its row, its pages and how far it is computed.
@@ -13,6 +13,8 @@ pub struct Row {
     pub computed: usize,
     /// Settings that the row is bound with at its first step.
     pub bind: RowBind,
+    /// Rows of encoded media and where they go; a step takes what it covers.
+    pub media: Vec<MediaSpan>,
     /// Output index of the next sampled token.
     pub output_index: u32,
     bound: bool,
@@ -20,7 +22,8 @@ pub struct Row {
 
 impl Row {
     pub fn new(row: u32) -> Self {
-        Row { row, pages: Vec::new(), computed: 0, bind: greedy(row), output_index: 0, bound: false }
+        let (pages, media) = (Vec::new(), Vec::new());
+        Row { row, pages, computed: 0, bind: greedy(row), media, output_index: 0, bound: false }
     }
 
     /// A row with its own sampling settings.
@@ -54,7 +57,7 @@ pub struct Part<'a> {
 pub fn step(world: &mut World, parts: &mut [Part<'_>]) -> Result<Output> {
     let page_tokens = world.page_tokens();
     let (mut binds, mut appends, mut page_ids) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut seqs, mut tokens, mut slots) = (Vec::new(), Vec::new(), 0);
+    let (mut seqs, mut tokens, mut media, mut slots) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for part in parts.iter_mut() {
         let row = &mut *part.row;
         let fresh_tables = !row.bound;
@@ -88,6 +91,8 @@ pub fn step(world: &mut World, parts: &mut [Part<'_>]) -> Result<Output> {
         row.output_index += u32::from(part.num_logits > 0);
         slots += part.num_logits as u32;
         tokens.extend_from_slice(part.tokens);
+        let end = (row.computed + part.tokens.len()) as u32;
+        media.extend(row.media.iter().filter_map(|span| cut(span, row.row, row.computed as u32, end)));
         row.computed += part.tokens.len();
     }
     world.step(&Step {
@@ -96,8 +101,17 @@ pub fn step(world: &mut World, parts: &mut [Part<'_>]) -> Result<Output> {
         page_ids: &page_ids,
         seqs: &seqs,
         tokens: &tokens,
+        media: &media,
         ..Step::default()
     })
+}
+
+/// The part of a span between two positions.
+fn cut(span: &MediaSpan, row: u32, first: u32, end: u32) -> Option<MediaSpan> {
+    let from = span.first_position.max(first);
+    let to = (span.first_position + span.len).min(end);
+    let first_row = span.first_row + from.saturating_sub(span.first_position);
+    (from < to).then(|| MediaSpan { row, first_position: from, len: to - from, first_row, ..*span })
 }
 
 /// One row, one step.

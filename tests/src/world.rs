@@ -1,7 +1,7 @@
 //! Every rank of a loaded model, driven step by step as the engine does it, a thread per rank.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use m3_abi::{Backend, Driver, Output, Step, Tap, types};
+use m3_abi::{Backend, Driver, Media, Output, Step, Tap, types};
 use m3_core::load::{LoadOptions, load_model};
 use m3_model::checkpoint::Checkpoint;
 use m3_model::config::ModelConfig;
@@ -82,6 +82,22 @@ impl World {
     /// A page nobody uses. Pages are never given back: a `World` serves one check.
     pub fn take_page(&mut self) -> Result<u32> {
         self.free_pages.pop().ok_or_else(|| anyhow!("the check used up its pages"))
+    }
+
+    /// Encodes on all ranks and waits, so that the taps of the encode can be read. Ranks get the same calls in the same
+    /// order; that they name the result alike is not promised to an engine, but it is to a check.
+    pub fn encode(&mut self, patches: &[f32], row_len: usize, grids: &[[u32; 3]]) -> Result<Media> {
+        let media = self.on_all_ranks(|rank| {
+            let media = rank.encode(patches, row_len, grids)?;
+            rank.wait(media.ticket, &mut Output::default())?;
+            Ok(media)
+        })?;
+        let first = *media.first().context("a world has a rank")?;
+        ensure!(
+            media.iter().all(|media| media.handle == first.handle),
+            "ranks gave different handles: {media:?}"
+        );
+        Ok(first)
     }
 
     /// Submits to all ranks, waits for all, returns rank 0's output.

@@ -4,7 +4,7 @@
 
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32};
 use m3_tests::report::Report;
-use m3_tests::suites::goldens;
+use m3_tests::suites::{goldens, media};
 use m3_tests::world::Setup;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +31,7 @@ fn goldens_through_the_plugin_line() {
     {
         let mut report = Report::default();
         goldens::run(&plugin, &setup, &mut report, &mut |_| {});
+        media::run(&plugin, &setup, &mut report, &mut |_| {});
         report.assert_passed();
     }
 }

@@ -34,10 +34,13 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     }
     let result = match what {
         "cpu" => cpu()?,
+        "vision" => vision()?,
         "tokenizer" => tokenizer()?,
         "grammar" => grammar::run(&released_vocabulary(root))?,
         other => {
-            bail!("no benchmark is called `{other}`; there are cpu, tokenizer, grammar, server and sm90")
+            bail!(
+                "no benchmark is called `{other}`; there are cpu, vision, tokenizer, grammar, server and sm90"
+            )
         }
     };
     record(root, what, &result)
@@ -66,6 +69,19 @@ fn cpu() -> Result<Value> {
     let report =
         backend_cpu::bench::run(&backend_cpu::bench::Options::default(), &mut |line| println!("{line}"))
             .map_err(|error| anyhow!("{error}"))?;
+    Ok(serde_json::to_value(report)?)
+}
+
+/// Pictures encoded in each mode.
+const PICTURES: usize = 5;
+
+fn vision() -> Result<Value> {
+    let report = backend_cpu::bench::run_vision(PICTURES, &mut |line| println!("{line}"))
+        .map_err(|error| anyhow!("{error}"))?;
+    for mode in &report.modes {
+        let (best, share) = (mode.best_ms, mode.share_of_gemm * 100.0);
+        println!("{:>10}: {best:.0} ms for {}, {share:.0} % of the GEMM rate", mode.dtype, report.image);
+    }
     Ok(serde_json::to_value(report)?)
 }
 

@@ -2,15 +2,17 @@
 //!
 //! First the machine's own limits (read bandwidth of all threads, the best GEMM rate found), then decode and prefill of a
 //! synthetic model with M3's proportions whose weights are many times the last cache. Wall time, medians; a busy machine
-//! shows.
+//! shows. [`run_vision`] is `cargo xtask bench vision`: a picture at the released tower's shape.
 
 mod limits;
 mod model;
+mod vision;
 
 use m3_abi::{Error, Result};
 use serde::Serialize;
 
 pub use limits::Limits;
+pub use vision::{VisionRate, VisionReport, operations, run_vision};
 
 use crate::kernels::Kernels;
 use crate::kernels::matrix::Format;

@@ -1,7 +1,8 @@
 //! The one driver of this crate: what the machine can do, and instances on it.
 
 use m3_abi::types::{
-    DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, PROBE_KEEP_MAPPED, QUANT_WEIGHT_ONLY,
+    DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, PROBE_ENCODES, PROBE_KEEP_MAPPED,
+    QUANT_WEIGHT_ONLY,
 };
 use m3_abi::{Backend, Driver, OpenRequest, ProbeReport, ProbeRequest, Result};
 
@@ -84,7 +85,7 @@ impl Driver for CpuDriver {
             dtypes: DTYPE_F32 | DTYPE_BF16,
             kv_dtypes: DTYPE_F32 | DTYPE_BF16,
             quant_mode: QUANT_WEIGHT_ONLY,
-            flags: PROBE_KEEP_MAPPED,
+            flags: PROBE_KEEP_MAPPED | PROBE_ENCODES,
             memory_total_bytes: memory.total_bytes,
             memory_free_bytes: memory.available_bytes,
             device: machine::cpu_name(),

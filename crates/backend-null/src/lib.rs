@@ -16,7 +16,7 @@ mod step;
 
 use m3_abi::types::{
     DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3, FORMAT_BF16, FORMAT_BLOCK_FP8, FORMAT_F32, FORMAT_MXFP8,
-    FORMAT_NVFP4, PROBE_BY_NAME_ONLY, QUANT_WEIGHT_ONLY,
+    FORMAT_NVFP4, PROBE_BY_NAME_ONLY, PROBE_ENCODES, QUANT_WEIGHT_ONLY,
 };
 use m3_abi::{Backend, Driver, Error, LinkedBackend, OpenRequest, ProbeReport, ProbeRequest, Result};
 
@@ -47,7 +47,7 @@ impl Driver for NullDriver {
             dtypes: DTYPE_F32 | DTYPE_BF16,
             kv_dtypes: DTYPE_F32 | DTYPE_BF16 | DTYPE_FP8_E4M3,
             quant_mode: QUANT_WEIGHT_ONLY,
-            flags: PROBE_BY_NAME_ONLY,
+            flags: PROBE_BY_NAME_ONLY | PROBE_ENCODES,
             memory_total_bytes: 0,
             memory_free_bytes: 0,
             device: "scripted tokens".to_owned(),

@@ -62,6 +62,8 @@ pub const QUANT_BLOCK_FP8: u32 = 2;
 pub const PROBE_KEEP_MAPPED: u32 = 1;
 /// [`Probe::flags`]: never taken by `auto`, only when asked for by name or path (test backends).
 pub const PROBE_BY_NAME_ONLY: u32 = 2;
+/// [`Probe::flags`]: `encode` works for a model whose config and checkpoint have a vision tower.
+pub const PROBE_ENCODES: u32 = 4;
 
 /// [`OpenArgs::flags`]: run rank R of world W with collectives skipped; output is meaningless (benchmarks only).
 pub const OPEN_SOLO: u32 = 1;

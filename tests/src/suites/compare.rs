@@ -6,6 +6,9 @@ use anyhow::{Result, ensure};
 pub const LOGITS: f32 = 1e-4;
 pub const HIDDEN: f32 = 2e-5;
 pub const BLOCK_SCORE: f32 = 3e-4;
+/// Rows of the vision tower.
+pub const TOWER: f32 = 1e-4;
+pub const FEATURES: f32 = 5e-5;
 pub const ROUTER: f32 = 1e-5;
 /// Choices are compared where the decision was at least this clear.
 pub const ROUTER_MARGIN: f32 = 1e-5;

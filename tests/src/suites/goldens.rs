@@ -42,8 +42,13 @@ fn prefill(driver: &dyn Driver, setup: &Setup, checkpoint: &str, case: &str) -> 
 
 /// The taps of one prefill against a case's.
 pub fn prefill_case(world: &mut World, case: &Case, exact: bool) -> Result<()> {
+    prefill_row(world, case, Row::new(3), exact)
+}
+
+/// The same for a row that may have media.
+pub fn prefill_row(world: &mut World, case: &Case, mut row: Row, exact: bool) -> Result<()> {
     let ids = case.array("input_ids")?.ids();
-    one(world, &mut Row::new(3), &ids, ids.len())?;
+    one(world, &mut row, &ids, ids.len())?;
     let mut clean = vec![true; ids.len()];
     let mut tally = Tally { exact, ..Tally::default() };
     for (layer, plan) in world.config.text.layers.clone().into_iter().enumerate() {
@@ -259,8 +264,12 @@ fn greedy(driver: &dyn Driver, setup: &Setup, checkpoint: &str, case: &str) -> R
 }
 
 pub fn greedy_case(world: &mut World, case: &Case, exact: bool) -> Result<()> {
+    greedy_row(world, case, Row::new(1), exact)
+}
+
+/// The same for a row that may have media.
+pub fn greedy_row(world: &mut World, case: &Case, mut row: Row, exact: bool) -> Result<()> {
     let (prompt, new) = (case.array("prompt_ids")?.ids(), case.array("new_ids")?.ids());
-    let mut row = Row::new(1);
     if !exact {
         let forced = [&prompt[..], &new[..new.len() - 1]].concat();
         let output = one(world, &mut row, &forced, new.len())?;

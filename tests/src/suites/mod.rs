@@ -4,6 +4,7 @@ pub mod compare;
 pub mod consistency;
 pub mod edges;
 pub mod goldens;
+pub mod media;
 pub mod pages;
 pub mod replay;
 pub mod sampling;
@@ -26,6 +27,7 @@ pub const GOLDENS: [(&str, &[&str], &str); 6] = [
 /// Everything, in the mode of `setup`.
 pub fn all(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &mut dyn FnMut(&str)) {
     goldens::run(driver, setup, report, progress);
+    media::run(driver, setup, report, progress);
     consistency::run(driver, setup, report, progress);
     pages::run(driver, setup, report, progress);
     replay::run(driver, setup, report, progress);

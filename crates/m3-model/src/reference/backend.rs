@@ -7,7 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use m3_abi::types::{
-    DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, OPEN_TAPS, PageCopy, Ready, WarmShape,
+    DTYPE_BF16, DTYPE_F32, FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8, OPEN_TAPS, PROBE_ENCODES, PageCopy, Ready,
+    WarmShape,
 };
 use m3_abi::{
     Backend, Driver, Error, Media, OpenRequest, Output, ProbeReport, ProbeRequest, Result, Step, Tap,
@@ -61,6 +62,7 @@ impl Driver for ReferenceDriver {
             dtypes: DTYPE_F32,
             kv_dtypes: DTYPE_F32 | DTYPE_BF16,
             quant_mode: self.mode.to_abi(),
+            flags: PROBE_ENCODES,
             device: "scalar reference".to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
             paths: "every op: scalar f32".to_owned(),
