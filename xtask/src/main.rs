@@ -12,6 +12,7 @@ mod conformance;
 mod goldens;
 mod kernels;
 mod nano;
+mod pictures;
 mod process;
 mod python;
 mod test;
@@ -93,6 +94,8 @@ enum Task {
         #[arg(long, default_value_t = 10_000)]
         worlds: u64,
     },
+    /// Remake the corpus of odd pictures and what the pinned Pillow sees in them.
+    Pictures,
     /// Remake the bundled miniature model.
     Nano {
         /// Only compare with the committed files.
@@ -139,6 +142,7 @@ fn run(task: Task) -> Result<()> {
         Task::Goldens => goldens::run(&root),
         Task::Bench { what } => bench::run(&root, &what),
         Task::Soak { worlds } => test::soak(&root, worlds),
+        Task::Pictures => pictures::run(&root),
         Task::Nano { check } => nano::run(&root, check),
     }
 }

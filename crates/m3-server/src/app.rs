@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use crate::args::HttpOptions;
 use crate::error::ApiError;
 use crate::info::ServerInfo;
+use crate::media::Media;
 use crate::metrics::ServerMetrics;
 use crate::model::ServedModel;
 use crate::phase::PhaseCell;
@@ -27,6 +28,8 @@ pub struct App {
     pub responses: Store,
     /// Requests by the names that callers know.
     pub running: Running,
+    /// Fetches and decodes images and videos.
+    pub media: Media,
     serving: OnceLock<Serving>,
     draining: AtomicBool,
     active: Arc<Active>,
@@ -71,10 +74,15 @@ pub enum State {
 
 impl App {
     /// A server without a model yet; `model_name` is what it will go by.
-    pub fn new(http: HttpOptions, model_name: String) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// What the options say about media cannot be done: no such folder, no TLS.
+    pub fn new(http: HttpOptions, model_name: String) -> Result<Arc<Self>, m3_media::Error> {
+        let media = Media::new(&http.media)?;
         let responses = Store::new(http.max_responses, http.max_response_bytes);
-        Arc::new(App {
+        Ok(Arc::new(App {
             responses,
+            media,
             running: Running::default(),
             http,
             model_name,
@@ -84,7 +92,7 @@ impl App {
             draining: AtomicBool::new(false),
             active: Arc::default(),
             next_id: AtomicU64::new(1),
-        })
+        }))
     }
 
     /// The model is there: requests are served from now on.

@@ -53,7 +53,7 @@ impl Settings {
 /// Loads the model and talks until the input ends.
 pub fn run(parsed: &Parsed, options: Options) -> anyhow::Result<()> {
     let settings = Settings::read(parsed)?;
-    let app = App::new(options.http.clone(), boot::first_name(&options.model));
+    let app = App::new(options.http.clone(), boot::first_name(&options.model))?;
     let view = ProgressView::default();
     let serving = boot::boot(&options, &|progress| view.report(&app.phase, progress));
     view.end();

@@ -14,6 +14,7 @@ pub mod error;
 pub mod extract;
 pub mod generate;
 pub mod info;
+pub mod media;
 pub mod metrics;
 pub mod model;
 pub mod native;

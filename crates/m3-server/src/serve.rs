@@ -49,7 +49,7 @@ pub async fn serve_until(
     bound: impl FnOnce(SocketAddr),
     mut stops: mpsc::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let app = App::new(options.http.clone(), boot::first_name(&options.model));
+    let app = App::new(options.http.clone(), boot::first_name(&options.model))?;
     let address = SocketAddr::new(options.http.host, options.http.port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;

@@ -65,5 +65,5 @@ fn has_end(bytes: &[u8]) -> bool {
             _ => 2 + usize::from(u16::from_be_bytes([high, low])),
         };
     }
-    bytes.get(at..).is_some_and(|scans| scans.windows(2).any(|pair| pair == [0xff, 0xd9]))
+    bytes.get(at..).is_some_and(|scans| memchr::memmem::find(scans, b"\xff\xd9").is_some())
 }

@@ -12,7 +12,7 @@ mod table;
 
 pub use help::help;
 pub use numbers::{parse_bytes, parse_count};
-pub use options::{BackendOptions, EngineOptions, HttpOptions, ModelOptions, Options};
+pub use options::{BackendOptions, EngineOptions, HttpOptions, MediaOptions, ModelOptions, Options};
 pub use parse::{Parsed, parse};
 pub use table::{Command, Effect, FLAGS, Flag, Kind};
 

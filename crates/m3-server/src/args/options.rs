@@ -3,12 +3,14 @@
 
 mod device;
 mod http;
+mod media;
 mod model;
 mod values;
 
 use super::{ArgError, Parsed};
 pub use device::{BackendOptions, EngineOptions};
 pub use http::HttpOptions;
+pub use media::MediaOptions;
 pub use model::ModelOptions;
 
 /// Everything `m3 serve` and `m3 chat` need to know.

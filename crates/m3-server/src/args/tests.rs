@@ -224,6 +224,7 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         include_str!("options/model.rs"),
         include_str!("options/device.rs"),
         include_str!("options/http.rs"),
+        include_str!("options/media.rs"),
         include_str!("../main.rs"),
         include_str!("../tools/mod.rs"),
         include_str!("../chat.rs"),

@@ -4,6 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::media::MediaOptions;
 use super::values::{bad, count, seconds};
 use crate::args::numbers::parse_bytes;
 use crate::args::{ArgError, Parsed};
@@ -32,6 +33,8 @@ pub struct HttpOptions {
     pub keep_billing_header: bool,
     /// Serve the page at `/`.
     pub ui: bool,
+    /// Where images and videos may come from, and how much of them.
+    pub media: MediaOptions,
 }
 
 impl HttpOptions {
@@ -52,6 +55,7 @@ impl HttpOptions {
             max_response_bytes: response_bytes(parsed)?,
             keep_billing_header: parsed.has("keep-billing-header"),
             ui: !parsed.has("no-ui"),
+            media: MediaOptions::read(parsed)?,
         })
     }
 }

@@ -1,0 +1,111 @@
+//! What a child in the sandbox cannot do, tried with a shell.
+
+use super::Workplace;
+use crate::error::{Error, Kind};
+use crate::policy::Limits;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+
+/// Runs a line of bash in the sandbox; its output, or "failed" behind it.
+async fn bash(line: &str, limits: &Limits) -> String {
+    let workplace = Workplace::new(b"the video").await.expect("a workplace");
+    let arguments = ["--norc".to_owned(), "-c".into(), line.to_owned()];
+    let mut child = workplace.start(Path::new("/bin/bash"), &arguments, limits).expect("bash starts");
+    let mut text = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut text).await.expect("text");
+    if !child.wait().await.expect("it ends").success() {
+        text.push_str("failed");
+    }
+    text
+}
+
+#[tokio::test]
+async fn the_input_can_be_read() {
+    assert_eq!(bash("cat input", &Limits::default()).await, "the video");
+}
+
+#[tokio::test]
+async fn nothing_can_be_written() {
+    for line in ["echo more > input", "echo new > other && test -s other", "echo more >> input"] {
+        assert!(bash(line, &Limits::default()).await.ends_with("failed"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn no_connection_can_be_made() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+    assert!(bash(&line, &Limits::default()).await.ends_with("failed"));
+    let outside = std::process::Command::new("/bin/bash").args(["-c", &line]).status().expect("bash starts");
+    assert!(outside.success(), "the same line must work outside, or this test shows nothing");
+}
+
+#[tokio::test]
+async fn other_files_cannot_be_read_where_the_kernel_has_landlock() {
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), "secret").expect("written");
+    let text = bash(&format!("cat {}", secret.path().display()), &Limits::default()).await;
+    let landlock =
+        std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default().contains("landlock");
+    match landlock {
+        true => assert_eq!(text, "failed"),
+        false => println!("skipped: no Landlock in this kernel, or it does not say"),
+    }
+}
+
+#[tokio::test]
+async fn memory_is_limited() {
+    let limits = Limits { video_memory: 200 << 20, ..Limits::default() };
+    assert!(
+        bash("printf '%300000000s' x | wc -c; test ${PIPESTATUS[0]} = 0", &limits).await.ends_with("failed")
+    );
+    assert_eq!(bash("printf '%3000s' x | wc -c; test ${PIPESTATUS[0]} = 0", &limits).await, "3000\n");
+}
+
+#[tokio::test]
+async fn processor_time_is_limited() {
+    let begun = Instant::now();
+    let limits = Limits { video_time: Duration::from_secs(1), ..Limits::default() };
+    assert!(bash("while :; do :; done", &limits).await.ends_with("failed"));
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn the_environment_is_empty() {
+    let text = bash("export -p | grep -c HOME=", &Limits::default()).await;
+    assert_eq!(text, "0\nfailed");
+}
+
+#[tokio::test]
+async fn a_dropped_child_is_killed_and_its_folder_removed() {
+    let workplace = Workplace::new(b"the video").await.expect("a workplace");
+    let folder = workplace.folder.path().to_owned();
+    let child =
+        workplace.start(Path::new("/bin/sleep"), &["600".into()], &Limits::default()).expect("it starts");
+    let process = format!("/proc/{}/stat", child.id().expect("it runs"));
+    drop(child);
+    drop(workplace);
+    assert!(!folder.exists());
+    let gone = || std::fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "));
+    for _ in 0..100 {
+        if gone() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the child still runs");
+}
+
+#[tokio::test]
+async fn an_absent_program_is_named() {
+    let workplace = Workplace::new(b"the video").await.expect("a workplace");
+    let error =
+        workplace.start(Path::new("ffmpeg-that-is-absent"), &[], &Limits::default()).expect_err("absent");
+    assert_eq!(
+        error.to_string(),
+        "ffmpeg-that-is-absent is not installed on this server, so video cannot be decoded"
+    );
+    assert!(matches!(error, Error::Absent { .. }) && error.kind() == Kind::Invalid);
+}
