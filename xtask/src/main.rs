@@ -89,10 +89,22 @@ enum Task {
         /// `cpu`, `tokenizer` or `server`
         what: String,
     },
-    /// Run the engine's simulation for as many worlds of a hundred random requests each.
+    /// What a test does for seconds, for hours.
     Soak {
+        /// `simulation`: the engine, for as many worlds of a hundred random requests each; `fuzz`: made-up input.
+        #[arg(default_value = "simulation")]
+        what: String,
         #[arg(long, default_value_t = 10_000)]
         worlds: u64,
+        /// Of `fuzz`.
+        #[arg(long, default_value_t = 1.0)]
+        hours: f64,
+        /// Of `fuzz`: the seed of the first round; otherwise one is drawn and printed.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Of `fuzz`: only this target.
+        #[arg(long)]
+        target: Option<String>,
     },
     /// Remake the corpus of odd pictures and what the pinned Pillow sees in them.
     Pictures,
@@ -141,8 +153,9 @@ fn run(task: Task) -> Result<()> {
         Task::Kernels => kernels::test(&root),
         Task::Goldens => goldens::run(&root),
         Task::Bench { what } => bench::run(&root, &what),
-        Task::Soak { worlds } => test::soak(&root, worlds),
         Task::Pictures => pictures::run(&root),
+        Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
+        Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),
         Task::Nano { check } => nano::run(&root, check),
     }
 }

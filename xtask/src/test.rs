@@ -35,6 +35,26 @@ pub(crate) fn soak(root: &Path, worlds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Made-up input for hours. Not a release build: overflows shall be noticed.
+pub(crate) fn soak_fuzz(
+    root: &Path,
+    what: &str,
+    hours: f64,
+    seed: Option<u64>,
+    target: Option<String>,
+) -> Result<()> {
+    ensure!(what == "fuzz", "{what:?} cannot be soaked; simulation and fuzz can");
+    let seconds = (hours * 3600.0).max(1.0) as u64;
+    let mut args = vec!["run", "--package", "m3-fuzz", "--", "--seconds"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    args.push(seconds.to_string());
+    args.extend(seed.map(|seed| format!("--seed={seed}")));
+    args.extend(target.map(|target| format!("--target={target}")));
+    cargo(root, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 /// Killed when the test ends, however it ends.
 pub(crate) struct Server(Child);
 

@@ -306,31 +306,3 @@ async fn e12_stop_strings_are_for_the_content_alone() {
     assert_eq!(message["tool_calls"][0]["function"]["arguments"], "{\"a\":\"x\\n\\ny\"}");
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
 }
-
-/// Every `.rs` file below a folder, as text.
-fn sources(dir: &std::path::Path, all: &mut String) {
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            sources(&path, all);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            all.push_str(&std::fs::read_to_string(&path).unwrap());
-        }
-    }
-}
-
-#[test]
-fn the_table_of_faults_names_tests_that_exist() {
-    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let table = std::fs::read_to_string(crates.join("../docs/faults.md")).unwrap();
-    let mut all = String::new();
-    sources(crates, &mut all);
-    let rows = table.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
-    let names: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
-    assert!(names.len() > 80, "{} names", names.len());
-    for name in names {
-        let found = all.contains(&format!("fn {name}("));
-        // Python's tests stand in a script.
-        assert!(found || name.ends_with(".py"), "docs/faults.md names {name}, which is no test");
-    }
-}
