@@ -42,10 +42,10 @@ fn tests_of(source: &str, names: &mut Vec<String>) {
     for line in source.lines().map(str::trim) {
         if line == "#[test]" || line.starts_with("#[tokio::test") {
             marked = true;
-        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
-            if std::mem::take(&mut marked) {
-                names.push(rest.split(['(', '<']).next().unwrap().to_owned());
-            }
+        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))
+            && std::mem::take(&mut marked)
+        {
+            names.push(rest.split(['(', '<']).next().unwrap().to_owned());
         }
     }
 }
