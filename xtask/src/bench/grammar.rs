@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 /// Passes over each text; the first one also fills the matcher's tables.
 const PASSES: usize = 20;
 
+/// A token above this is shown.
+const SLOW_US: f64 = 50.0;
+
 struct Setup {
     tokenizer: Tokenizer,
     markers: Markers,
@@ -120,7 +123,18 @@ fn measure(setup: &Setup, name: &str, spec: GrammarSpec, text: &str) -> Result<V
             let begun = Instant::now();
             mask.accept(*id);
             let whole = (filled + begun.elapsed()).as_secs_f64() * 1e6;
-            if pass == 0 { cold.push(whole) } else { times.push(whole) }
+            if pass == 0 {
+                cold.push(whole)
+            } else {
+                times.push(whole)
+            }
+            if pass == 1 && whole > SLOW_US {
+                let before = setup.tokenizer.decode(&ids[at.saturating_sub(4)..at], false);
+                println!(
+                    "{name}: {whole:.0} us for {:?} behind {before:?}",
+                    setup.tokenizer.decode(&[*id], false)
+                );
+            }
         }
     }
     times.sort_by(f64::total_cmp);

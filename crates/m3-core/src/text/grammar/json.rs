@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::GrammarError;
 use super::lark::{Lark, MAX_COUNTED, MAX_REPEATS, Member, Members, expression, literal, one_of, repeated};
-use super::schema::{Array, Case, Id, Levels, Number, Object, Schemas, Text, multiples, number_pattern};
+use super::schema::{
+    Array, Case, Id, Levels, MAX_UNIQUE, Number, Object, Schemas, Text, multiples, number_pattern,
+};
 
 /// Characters of a string that need no escape.
 const PLAIN: &str = "[^\"\\\\\\x00-\\x1f\\x7f]";
@@ -123,6 +125,13 @@ impl JsonWriter<'_> {
 
     fn array(&mut self, id: Id, level: usize, array: &Array) -> Result<Option<String>, GrammarError> {
         let comma = format!("\",\" {}", self.space);
+        let brackets = |items: String, space: &str| format!("\"[\" {space} {items} {space} \"]\"");
+        if array.unique {
+            let bodies: Vec<String> =
+                listed(self.schemas, array)?.iter().map(|value| literal(&value.to_string())).collect();
+            let items = self.lark.unique_items(&bodies, array.min, array.max, &comma)?;
+            return Ok(items.map(|items| brackets(items, &self.space)));
+        }
         let item = |writer: &mut Self, child: Id| -> Result<Option<String>, GrammarError> {
             match writer.levels.child(writer.schemas, id, level, child) {
                 Some(level) => writer.value(child, level).map(Some),
@@ -138,7 +147,7 @@ impl JsonWriter<'_> {
             None => None,
         };
         let items = items(&mut self.lark, array, &bodies, tail.as_deref(), &comma)?;
-        Ok(items.map(|items| format!("\"[\" {space} {items} {space} \"]\"", space = self.space)))
+        Ok(items.map(|items| brackets(items, &self.space)))
     }
 
     fn object(&mut self, id: Id, level: usize, object: &Object) -> Result<Option<String>, GrammarError> {
@@ -188,6 +197,24 @@ impl JsonWriter<'_> {
             }
         }
         Ok((!bodies.is_empty()).then(|| format!("({})", bodies.join(" | "))))
+    }
+}
+
+/// The values of an array in which none may stand twice.
+pub(super) fn listed(schemas: &Schemas, array: &Array) -> Result<Vec<Value>, GrammarError> {
+    let mut all: Vec<Value> = Vec::new();
+    for case in array.items.into_iter().flat_map(|id| schemas.cases(id)) {
+        let values = case.values.as_ref().filter(|_| array.prefix.is_empty());
+        let values = values.ok_or_else(|| {
+            GrammarError::whole(
+                "uniqueItems cannot be combined with prefixItems, contains or items without an enum",
+            )
+        })?;
+        all.extend(values.iter().filter(|value| !all.contains(value)).cloned().collect::<Vec<_>>());
+    }
+    match all.len() > MAX_UNIQUE {
+        true => Err(GrammarError::whole(format!("uniqueItems is supported for up to {MAX_UNIQUE} values"))),
+        false => Ok(all),
     }
 }
 

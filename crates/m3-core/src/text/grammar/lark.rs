@@ -134,6 +134,37 @@ impl Lark {
         Ok(names)
     }
 
+    /// The rule for items of which each is written at most once, in any order; `None` when their number cannot fit.
+    pub(super) fn unique_items(
+        &mut self,
+        bodies: &[String],
+        min: usize,
+        max: Option<usize>,
+        separator: &str,
+    ) -> Result<Option<String>, GrammarError> {
+        // One rule for every set of items that are used up.
+        let mut names: Vec<Option<String>> = vec![None; 1 << bodies.len()];
+        for used in (0..names.len()).rev() {
+            let count = used.count_ones() as usize;
+            let mut all = Vec::new();
+            if count >= min {
+                all.push("\"\"".to_owned());
+            }
+            let left = bodies.iter().enumerate().filter(|(index, _)| used & (1 << index) == 0);
+            for (index, body) in left.filter(|_| max.is_none_or(|max| count < max)) {
+                if let Some(rest) = &names[used | (1 << index)] {
+                    all.push(format!("{} {rest}", joined(separator, count, body)));
+                }
+            }
+            if !all.is_empty() {
+                let name = self.fresh("u");
+                self.rule(&name, &all)?;
+                names[used] = Some(name);
+            }
+        }
+        Ok(names.swap_remove(0))
+    }
+
     fn one_more(
         &mut self,
         members: &Members,

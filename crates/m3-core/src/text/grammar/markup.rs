@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::GrammarError;
-use super::json::{items, keys, long_with_pattern, number_rule, text_patterns};
-use super::lark::{Lark, Member, Members, literal, one_of};
+use super::json::{items, keys, listed, long_with_pattern, number_rule, text_patterns};
+use super::lark::{Lark, Member, Members, expression, literal, one_of};
 use super::schema::{Array, Case, Id, Levels, Object, Schemas, Text, allowed, sample};
 use crate::text::parse::{Markers, Reading, ToolSet};
 
@@ -269,7 +269,7 @@ impl ArgumentWriter<'_> {
         if allowed(text, "") && is_text("") {
             all.push("\"\"".to_owned());
         }
-        let mut barred = vec![self.tags.marked_text()];
+        let mut barred = Vec::new();
         for (probes, taken) in [
             (["null", "NULL"], "\\s*(?i:null)\\s*"),
             (["true", "False"], "\\s*(?i:true|false)\\s*"),
@@ -281,13 +281,22 @@ impl ArgumentWriter<'_> {
                 barred.push(taken.to_owned());
             }
         }
+        // The marker's spelling is barred where the tokens are chosen. Without it the expression is a plain
+        // repetition, whose masks are prepared.
+        let plain = barred.is_empty() && text.patterns.is_empty();
+        let least = text.min.max(1);
         if text.is_long() {
-            // The marker's spelling across pieces is barred where the tokens are chosen.
-            if barred.len() > 1 || !text.patterns.is_empty() {
+            if !plain {
                 return Err(long_with_pattern(text));
             }
-            all.push(self.lark.long_text("(?s:.)", text.min.max(1), text.max));
+            all.push(self.lark.long_text("(?s:.)", least, text.max));
+        } else if plain {
+            if text.max.is_none_or(|most| most >= least) {
+                let most = text.max.map(|max| max.to_string()).unwrap_or_default();
+                all.push(self.lark.terminal(&expression(&format!("(?s:.){{{least},{most}}}"))));
+            }
         } else if text.max != Some(0) {
+            barred.push(self.tags.marked_text());
             let mut wanted = vec!["(?s:.)+".to_owned()];
             wanted.extend(text_patterns(text));
             all.extend(self.lark.conjunction(&wanted, &barred)?);
@@ -313,6 +322,10 @@ impl ArgumentWriter<'_> {
         let by_place = by_place.map_or(0, |index| index + 1).max(array.prefix.len());
         let mut shape = array.clone();
         shape.min = array.min.max(1);
+        if array.unique {
+            all.extend(self.unique(&shape, &reading.child("item", 1 << 20))?.filter(|_| by_place == 0));
+            return Ok(all);
+        }
         while let Some(items) = array.items.filter(|_| shape.prefix.len() < by_place) {
             shape.prefix.push(items);
         }
@@ -326,6 +339,16 @@ impl ArgumentWriter<'_> {
         };
         all.extend(items(self.lark, &shape, &bodies, tail.as_deref(), "")?);
         Ok(all)
+    }
+
+    /// Items of which none stands twice.
+    fn unique(&mut self, array: &Array, reading: &Reading) -> Result<Option<String>, GrammarError> {
+        let mut bodies = Vec::new();
+        for value in listed(self.schemas, array)? {
+            let content = self.values(&[value], reading);
+            bodies.extend(content.iter().map(|content| self.tags.element("item", content)));
+        }
+        self.lark.unique_items(&bodies, array.min, array.max, "")
     }
 
     fn item(&mut self, place: &Place<'_>, child: Id, index: usize) -> Result<Option<String>, GrammarError> {

@@ -12,6 +12,7 @@ use crate::text::detokenize::Detokenizer;
 use crate::text::parse::{Markers, OutputParser, Parsed, ParserOptions, Piece, ThinkingMode, ToolSet, fold};
 use crate::text::tokenizer::Tokenizer;
 
+mod conditions;
 mod content;
 mod faults;
 mod markup;

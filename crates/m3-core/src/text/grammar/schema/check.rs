@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::except::equal;
 use super::read::{Reader, decimal_of, error};
 use super::{Case, Number, Text};
 use crate::text::grammar::GrammarError;
@@ -16,6 +17,9 @@ impl Reader<'_> {
         }
         if let Some(values) = &case.values {
             return Ok(values.contains(value));
+        }
+        if case.except.iter().any(|except| equal(&except.value, value)) {
+            return Ok(false);
         }
         Ok(match value {
             Value::Null => case.null,
@@ -39,6 +43,10 @@ impl Reader<'_> {
     fn array_fits(&mut self, case: &Case, items: &[Value], depth: usize) -> Result<bool, GrammarError> {
         let Some(array) = &case.array else { return Ok(false) };
         if items.len() < array.min || array.max.is_some_and(|max| items.len() > max) {
+            return Ok(false);
+        }
+        let twice = |at: usize| items[..at].iter().any(|item| equal(item, &items[at]));
+        if array.unique && (0..items.len()).any(twice) {
             return Ok(false);
         }
         for (index, item) in items.iter().enumerate() {

@@ -16,7 +16,8 @@ pub(super) struct Exclusive {
 }
 
 impl Exclusive {
-    pub(super) fn check(&self, schemas: &Schemas) -> Result<(), GrammarError> {
+    /// Its place and what is wrong when two branches may fit one value.
+    pub(super) fn overlap(&self, schemas: &Schemas) -> Option<(String, GrammarError)> {
         for (one, branch) in self.branches.iter().enumerate() {
             for (other, beside) in self.branches.iter().enumerate().filter(|(other, _)| *other != one) {
                 let apart = |case: &Case| beside.iter().all(|beside| apart(schemas, case, beside, 0));
@@ -27,11 +28,11 @@ impl Exclusive {
                         one.min(other),
                         one.max(other)
                     );
-                    return Err(GrammarError::at(&self.at, reason));
+                    return Some((self.at.clone(), GrammarError::at(&self.at, reason)));
                 }
             }
         }
-        Ok(())
+        None
     }
 }
 

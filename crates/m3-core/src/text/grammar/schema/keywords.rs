@@ -4,34 +4,22 @@
 use serde_json::{Map, Value};
 
 /// Keywords that restrict values and cannot be honoured.
-const REFUSED: [&str; 15] = [
-    "not",
-    "if",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "contains",
-    "minContains",
-    "maxContains",
-    "uniqueItems",
-    "propertyNames",
-    "unevaluatedItems",
-    "$dynamicRef",
-    "$recursiveRef",
-    "extends",
-    "disallow",
-];
+const REFUSED: [&str; 5] = ["unevaluatedItems", "$dynamicRef", "$recursiveRef", "extends", "disallow"];
+/// Keywords that restrict values and have no opposite here.
+const ONE_WAY: [&str; 6] =
+    ["dependentRequired", "dependentSchemas", "dependencies", "minContains", "maxContains", "propertyNames"];
+
+/// Whether the word restricts values in a way that nothing else here names.
+pub(super) fn is_restriction(name: &str) -> bool {
+    REFUSED.contains(&name) || ONE_WAY.contains(&name)
+}
 
 /// The first keyword that would have to be ignored.
 pub(super) fn refused(schema: &Map<String, Value>) -> Option<&'static str> {
     REFUSED.into_iter().find(|name| match (*name, schema.get(*name)) {
         (_, None) => false,
         // What asks for nothing is nothing to refuse.
-        ("uniqueItems", Some(value)) => *value != Value::Bool(false),
-        ("minContains" | "maxContains", Some(_)) => schema.contains_key("contains"),
-        ("if", Some(_)) => schema.contains_key("then") || schema.contains_key("else"),
-        ("unevaluatedItems" | "propertyNames", Some(Value::Bool(true))) => false,
-        ("not" | "contains", Some(_)) => true,
+        ("unevaluatedItems", Some(Value::Bool(true))) => false,
         (_, Some(value)) => value.as_object().is_none_or(|map| !map.is_empty()),
     })
 }

@@ -52,10 +52,13 @@ impl Reader<'_> {
             (None, Some(values)) => Some(self.fitting(&left, values.clone())?),
             (None, None) => None,
         };
+        let except = [left.except, right.except].concat();
         if let Some(values) = listed {
-            return Ok(Case { values: Some(values), ..Case::default() });
+            let mut case = Case { values: Some(values), except, ..Case::default() };
+            case.settle_except();
+            return Ok(case);
         }
-        Ok(Case {
+        let mut case = Case {
             null: left.null && right.null,
             boolean: left.boolean && right.boolean,
             number: meet_numbers(left.number, right.number)?,
@@ -69,7 +72,10 @@ impl Reader<'_> {
                 None => None,
             },
             values: None,
-        })
+            except,
+        };
+        case.settle_except();
+        Ok(case)
     }
 
     /// The schema that both hold.
@@ -108,7 +114,9 @@ impl Reader<'_> {
         }
         let items = self.meet_options(left.items, right.items)?;
         let min = left.min.max(right.min);
-        Ok(Some(Array { prefix, items, min, max }).filter(|array| array.max.is_none_or(|max| max >= min)))
+        let unique = left.unique || right.unique;
+        let array = Array { prefix, items, min, max, unique };
+        Ok(Some(array).filter(|array| array.max.is_none_or(|max| max >= min)))
     }
 
     fn meet_objects(&mut self, left: &Object, right: &Object) -> Result<Option<Object>, GrammarError> {
@@ -186,7 +194,7 @@ impl Reader<'_> {
     }
 
     /// The schema that nothing fits.
-    fn never(&mut self) -> Result<Id, GrammarError> {
+    pub(super) fn never(&mut self) -> Result<Id, GrammarError> {
         if let Some(id) = self.never {
             return Ok(id);
         }

@@ -6,8 +6,11 @@ use indexmap::{IndexMap, IndexSet};
 use serde_json::Value;
 
 mod check;
+mod complement;
+mod conditions;
 mod decimal;
 mod disjoint;
+mod except;
 mod keywords;
 mod meet;
 mod number;
@@ -58,7 +61,19 @@ pub(super) struct Case {
     pub(super) object: Option<Object>,
     /// Exactly one of these, whatever else is said.
     pub(super) values: Option<Vec<Value>>,
+    /// None of these.
+    pub(super) except: Vec<Except>,
 }
+
+/// A value that is ruled out, and the place that says so.
+#[derive(Debug, Clone)]
+pub(super) struct Except {
+    pub(super) value: Value,
+    pub(super) at: String,
+}
+
+/// Most values of which each may be an item of one array at most once.
+pub(super) const MAX_UNIQUE: usize = 8;
 
 /// A number's limits.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -102,6 +117,8 @@ pub(super) struct Array {
     pub(super) items: Option<Id>,
     pub(super) min: usize,
     pub(super) max: Option<usize>,
+    /// No value twice; only where all items are listed values.
+    pub(super) unique: bool,
 }
 
 /// An object's properties.

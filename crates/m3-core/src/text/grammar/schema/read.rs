@@ -1,7 +1,7 @@
 //! From a JSON Schema document to [`Schemas`]. Each schema object is read once however often it is referred to, so
 //! recursive documents end; a schema that refers to itself without any value in between is refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexSet;
 use serde_json::{Map, Number as JsonNumber, Value};
@@ -19,10 +19,33 @@ pub(super) const MAX_CASES: usize = 4096;
 /// Most schemas inside each other, references followed.
 const MAX_NESTING: usize = 128;
 
-/// Reads a document.
+/// Reads a document. Where the branches of a `oneOf` may overlap, what the others allow is taken out of each.
 pub(in crate::text::grammar) fn read(document: &Value) -> Result<Schemas, GrammarError> {
+    let mut turned = HashSet::new();
+    let mut overlap: Option<GrammarError> = None;
+    loop {
+        match (read_once(document, &turned), &overlap) {
+            (Ok((schemas, exclusive)), _) => {
+                let Some((place, error)) = exclusive.iter().find_map(|one_of| one_of.overlap(&schemas))
+                else {
+                    return Ok(schemas);
+                };
+                if !turned.insert(place) {
+                    return Err(error);
+                }
+                overlap = Some(error);
+            }
+            // Taking out has failed, so what counts is that the branches overlap.
+            (Err(_), Some(overlap)) => return Err(overlap.clone()),
+            (Err(error), None) => return Err(error),
+        }
+    }
+}
+
+fn read_once(document: &Value, turned: &HashSet<String>) -> Result<(Schemas, Vec<Exclusive>), GrammarError> {
     let mut reader = Reader {
         document,
+        turned,
         nodes: Vec::new(),
         by_address: HashMap::new(),
         meets: HashMap::new(),
@@ -31,24 +54,23 @@ pub(in crate::text::grammar) fn read(document: &Value) -> Result<Schemas, Gramma
         exclusive: Vec::new(),
     };
     let root = reader.child(document, String::new())?;
-    let mut at = 0;
-    while at < reader.nodes.len() {
-        reader.cases(at)?;
-        at += 1;
-    }
+    reader.read_from(0)?;
     debug_assert_eq!(root, Schemas::ROOT);
+    let read = reader.nodes.len();
+    reader.check_except()?;
+    reader.read_from(read)?;
     let exclusive = std::mem::take(&mut reader.exclusive);
     let done = |node: Node<'_>| match node {
         Node::Done(cases) => cases,
         _ => unreachable!("every node was read"),
     };
-    let schemas = Schemas { nodes: reader.nodes.into_iter().map(done).collect() };
-    exclusive.iter().try_for_each(|one_of| one_of.check(&schemas))?;
-    Ok(schemas)
+    Ok((Schemas { nodes: reader.nodes.into_iter().map(done).collect() }, exclusive))
 }
 
 pub(super) enum Node<'v> {
     Schema(&'v Value, String),
+    /// What the schema does not allow.
+    Not(&'v Value, String),
     /// Both must hold.
     Meet(Id, Id),
     Done(Vec<Case>),
@@ -56,6 +78,8 @@ pub(super) enum Node<'v> {
 
 pub(super) struct Reader<'v> {
     document: &'v Value,
+    /// Places of `oneOf` whose branches are taken out of each other.
+    turned: &'v HashSet<String>,
     pub(super) nodes: Vec<Node<'v>>,
     by_address: HashMap<*const Value, Id>,
     pub(super) meets: HashMap<(Id, Id), Id>,
@@ -69,8 +93,17 @@ pub(super) fn error(at: &str, reason: impl Into<String>) -> GrammarError {
 }
 
 impl<'v> Reader<'v> {
+    /// Reads all nodes from `at` on, those that come up on the way included.
+    fn read_from(&mut self, mut at: usize) -> Result<(), GrammarError> {
+        while at < self.nodes.len() {
+            self.cases(at)?;
+            at += 1;
+        }
+        Ok(())
+    }
+
     /// The node of a schema; it is read later.
-    fn child(&mut self, schema: &'v Value, at: String) -> Result<Id, GrammarError> {
+    pub(super) fn child(&mut self, schema: &'v Value, at: String) -> Result<Id, GrammarError> {
         if *schema == Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty) {
             // The root must be node 0.
             if !self.nodes.is_empty() {
@@ -112,6 +145,10 @@ impl<'v> Reader<'v> {
                 let (schema, at) = (*schema, at.clone());
                 self.schema_cases(schema, &at, &mut Vec::new())?
             }
+            Node::Not(schema, at) => {
+                let (schema, at) = (*schema, at.clone());
+                self.complement(schema, &at, &mut Vec::new())?
+            }
             Node::Meet(left, right) => {
                 let (left, right) = (*left, *right);
                 let (left, right) = (self.cases(left)?, self.cases(right)?);
@@ -123,7 +160,7 @@ impl<'v> Reader<'v> {
     }
 
     /// `open` are the schemas around this one that speak of the same value.
-    fn schema_cases(
+    pub(super) fn schema_cases(
         &mut self,
         schema: &'v Value,
         at: &str,
@@ -138,16 +175,11 @@ impl<'v> Reader<'v> {
         if let Some(name) = refused(map) {
             return Err(error(&format!("{at}/{name}"), format!("the keyword {name} is not supported")));
         }
-        if open.contains(&std::ptr::from_ref(schema)) {
-            return Err(error(at, "the schema refers to itself without a value in between"));
-        }
-        if open.len() >= MAX_NESTING {
-            return Err(error(at, format!("more than {MAX_NESTING} schemas speak of one value")));
-        }
-        open.push(std::ptr::from_ref(schema));
+        self.enter(schema, at, open)?;
         let own = self.own_case(map, at)?;
         let mut cases = if own.is_empty() { Vec::new() } else { vec![own] };
         cases = self.combine(map, at, open, cases)?;
+        cases = self.conditions(map, at, open, cases)?;
         if map.get("unevaluatedProperties") == Some(&Value::Bool(false)) {
             cases
                 .iter_mut()
@@ -162,6 +194,23 @@ impl<'v> Reader<'v> {
         }
         open.pop();
         Ok(cases)
+    }
+
+    /// One more schema that speaks of the same value.
+    pub(super) fn enter(
+        &self,
+        schema: &'v Value,
+        at: &str,
+        open: &mut Vec<*const Value>,
+    ) -> Result<(), GrammarError> {
+        if open.contains(&std::ptr::from_ref(schema)) {
+            return Err(error(at, "the schema refers to itself without a value in between"));
+        }
+        if open.len() >= MAX_NESTING {
+            return Err(error(at, format!("more than {MAX_NESTING} schemas speak of one value")));
+        }
+        open.push(std::ptr::from_ref(schema));
+        Ok(())
     }
 
     /// What `$ref`, `allOf`, `anyOf` and `oneOf` make of the cases.
@@ -193,7 +242,9 @@ impl<'v> Reader<'v> {
                 let inner = self.schema_cases(schema, &format!("{at}/{name}/{index}"), open)?;
                 all.push(self.meet_all(cases.clone(), inner)?);
             }
-            if name == "oneOf" && branches.len() > 1 {
+            if name == "oneOf" && self.turned.contains(&format!("{at}/oneOf")) {
+                all = self.only_one(branches, all, &format!("{at}/oneOf"), open)?;
+            } else if name == "oneOf" && branches.len() > 1 {
                 self.exclusive.push(Exclusive { at: format!("{at}/oneOf"), branches: all.clone() });
             }
             cases = all.into_iter().flatten().collect();
@@ -205,7 +256,7 @@ impl<'v> Reader<'v> {
     }
 
     /// Where a local `$ref` points, and its place.
-    fn target(&self, reference: &Value, at: &str) -> Result<(&'v Value, String), GrammarError> {
+    pub(super) fn target(&self, reference: &Value, at: &str) -> Result<(&'v Value, String), GrammarError> {
         let place = format!("{at}/$ref");
         let text = reference.as_str().ok_or_else(|| error(&place, "$ref must be a string"))?;
         let shown: String = text.chars().take(200).collect();
@@ -269,11 +320,13 @@ impl<'v> Reader<'v> {
             Some(Value::Bool(false)) => None,
             Some(schema) => Some(self.child(schema, format!("{at}/{items_name}"))?),
         };
+        let max = count(map, "maxItems").map_err(fail)?;
         let array = Array {
             prefix,
             items,
             min: count(map, "minItems").map_err(fail)?.unwrap_or(0),
-            max: count(map, "maxItems").map_err(fail)?,
+            max,
+            unique: self.unique(map, at, max)?,
         };
         Ok(Some(array).filter(|array| array.max.is_none_or(|max| max >= array.min)))
     }
@@ -313,7 +366,7 @@ impl<'v> Reader<'v> {
 }
 
 /// The types named; `None` = all.
-fn types(map: &Map<String, Value>) -> Result<Option<Vec<&str>>, String> {
+pub(super) fn types(map: &Map<String, Value>) -> Result<Option<Vec<&str>>, String> {
     let wrong =
         || "type must be one of null, boolean, integer, number, string, array, object, or a list of them";
     let all = match map.get("type") {
@@ -348,9 +401,10 @@ impl Case {
             boolean: true,
             number: Some(Number::default()),
             text: Some(Text::default()),
-            array: Some(Array { prefix: Vec::new(), items: Some(any), min: 0, max: None }),
+            array: Some(Array { prefix: Vec::new(), items: Some(any), min: 0, max: None, unique: false }),
             object: Some(object),
             values: None,
+            except: Vec::new(),
         }
     }
 
@@ -368,7 +422,7 @@ impl Case {
     }
 }
 
-fn limits(map: &Map<String, Value>, number: &mut Number) -> Result<(), String> {
+pub(super) fn limits(map: &Map<String, Value>, number: &mut Number) -> Result<(), String> {
     let decimal = |name: &str| -> Result<Option<Decimal>, String> {
         let value = match map.get(name) {
             None => return Ok(None),
@@ -436,7 +490,7 @@ fn anchor<'v>(value: &'v Value, name: &str, depth: usize) -> Option<&'v Value> {
 }
 
 /// A key as a part of a JSON pointer.
-fn escaped(key: &str) -> String {
+pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 

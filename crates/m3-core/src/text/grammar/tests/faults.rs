@@ -55,9 +55,15 @@ fn f4_a_schema_that_refers_to_itself_without_end_is_refused() {
 fn f6_what_cannot_be_honoured_is_refused_with_its_place() {
     for (schema, place) in [
         (json!({"properties": {"a": {"pattern": "(?=x)y"}}}), "/properties/a/pattern"),
-        (json!({"properties": {"a": {"not": {"type": "null"}}}}), "/properties/a/not"),
+        (json!({"properties": {"a": {"not": {"pattern": "x"}}}}), "/properties/a/not/pattern"),
+        (json!({"type": "string", "not": {"enum": ["x"]}}), "/not/enum"),
         (json!({"items": {"uniqueItems": true}}), "/items/uniqueItems"),
-        (json!({"if": {}, "then": {"type": "null"}}), "/if"),
+        (json!({"uniqueItems": true, "items": {"enum": [1, 2, 3, 4, 5, 6, 7, 8, 9]}}), "/uniqueItems"),
+        (json!({"if": {"items": {}}, "then": {"type": "null"}}), "/if/items"),
+        (json!({"contains": {"type": "null"}, "maxContains": 3}), "/maxContains"),
+        (json!({"contains": {"type": "null"}, "minContains": 2}), "/minContains"),
+        (json!({"propertyNames": {"pattern": "^a", "minLength": 4}}), "/propertyNames"),
+        (json!({"unevaluatedItems": false}), "/unevaluatedItems"),
         (json!({"$ref": "https://example.org/s"}), "/$ref"),
         (json!({"$ref": "#/nowhere"}), "/$ref"),
         (json!({"type": "date"}), ""),
@@ -140,6 +146,7 @@ fn a_refusal_names_the_tool_and_the_place() {
     let error = start(spec).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "parameters of tool \"f\": at /properties/a/uniqueItems: the keyword uniqueItems is not supported"
+        "parameters of tool \"f\": at /properties/a/uniqueItems: uniqueItems is supported for items that an enum of up \
+         to 8 values lists"
     );
 }
