@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::args::HttpOptions;
 use crate::error::ApiError;
+use crate::generate::Pacer;
 use crate::info::ServerInfo;
 use crate::media::Media;
 use crate::metrics::ServerMetrics;
@@ -30,6 +31,8 @@ pub struct App {
     pub running: Running,
     /// Fetches and decodes images and videos.
     pub media: Media,
+    /// Wakes the readers of answers.
+    pub pacer: Arc<Pacer>,
     serving: OnceLock<Serving>,
     draining: AtomicBool,
     active: Arc<Active>,
@@ -84,6 +87,7 @@ impl App {
             responses,
             media,
             running: Running::default(),
+            pacer: Arc::default(),
             http,
             model_name,
             phase: PhaseCell::default(),

@@ -7,18 +7,18 @@
 mod coalesce;
 
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::{FutureExt, Stream};
+use futures_util::Stream;
 use serde::Serialize;
-use tokio::time::Sleep;
 
 use crate::error::ApiError;
-use crate::generate::{self, ChoiceEvent, Session};
+use crate::generate::{self, Session};
 use crate::shape::{Named, Shape};
 use coalesce::Coalescer;
 pub use coalesce::Pacing;
@@ -48,7 +48,7 @@ pub async fn whole<S: Shape>(session: Session, shape: S) -> Result<Response, Api
 
 /// Waits for everything.
 pub async fn fold<S: Shape>(mut session: Session, mut shape: S) -> Result<S::Whole, ApiError> {
-    while let Some((index, event)) = session.next().await {
+    while let Some((index, event)) = session.next_of_whole().await {
         for chunk in shape.event(index, event)? {
             shape.fold(chunk);
         }
@@ -75,7 +75,7 @@ pub async fn best<S: Shape>(
 
 /// Answers with events.
 pub fn events<S: Shape>(session: Session, shape: S, options: StreamOptions) -> Response {
-    response(Body::from_stream(frames(session, shape, options).map_ok()))
+    response(Body::from_stream(frames(session, shape, options)))
 }
 
 /// A response of server-sent events.
@@ -91,35 +91,19 @@ pub fn response(body: Body) -> Response {
 
 /// The events of a session as bytes; each item is one or more whole events, or a comment.
 pub fn frames<S: Shape>(session: Session, shape: S, options: StreamOptions) -> Frames<S> {
-    Frames(EventStream {
+    Frames {
         session: Some(session),
         shape,
         coalescer: Coalescer::new(options.pacing),
         heartbeat: options.heartbeat,
         opened: false,
         last_sent: Instant::now(),
-        timer: None,
-    })
+        out: Vec::new(),
+    }
 }
 
 /// See [`frames`].
-pub struct Frames<S>(EventStream<S>);
-
-impl<S: Shape> Frames<S> {
-    /// The next frame; `None` after the last event.
-    pub async fn next(&mut self) -> Option<Bytes> {
-        self.0.next().await
-    }
-
-    fn map_ok(self) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
-        futures_util::stream::unfold(self, |mut frames| async move {
-            let bytes = frames.next().await?;
-            Some((Ok(bytes), frames))
-        })
-    }
-}
-
-struct EventStream<S> {
+pub struct Frames<S> {
     /// Gone after the last event.
     session: Option<Session>,
     shape: S,
@@ -127,94 +111,82 @@ struct EventStream<S> {
     heartbeat: Duration,
     opened: bool,
     last_sent: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
+    out: Vec<u8>,
 }
 
-/// What a wait ended with.
-enum Woken {
-    Event(Option<(usize, ChoiceEvent)>),
-    Time,
+/// Bytes above which a frame is sent although more events are there.
+const LARGEST_FRAME: usize = 16 << 10;
+
+impl<S: Shape> Stream for Frames<S> {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_frame(context).map(|frame| frame.map(Ok))
+    }
 }
 
-impl<S: Shape> EventStream<S> {
-    async fn next(&mut self) -> Option<Bytes> {
-        let mut out = Vec::new();
+impl<S: Shape> Frames<S> {
+    /// The next frame; `None` after the last event.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        std::future::poll_fn(|context| self.poll_frame(context)).await
+    }
+
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !std::mem::replace(&mut self.opened, true) {
             let first = self.shape.open();
-            first.iter().for_each(|chunk| encode(chunk, &mut out));
+            first.iter().for_each(|chunk| encode(chunk, &mut self.out));
         }
-        while out.is_empty() {
-            self.session.as_ref()?;
-            match self.wait().await {
-                Woken::Event(event) => self.take(event),
-                Woken::Time => {
-                    let now = Instant::now();
+        // What is there already goes into one frame.
+        let mut now = Instant::now();
+        let mut ticked = false;
+        while self.out.len() < LARGEST_FRAME {
+            let Some(session) = self.session.as_mut() else { break };
+            let (patience, due) = self.coalescer.next_look(now, |index| session.is_eager(index));
+            let beat = (!self.heartbeat.is_zero()).then(|| self.last_sent + self.heartbeat);
+            let wake_at = beat.into_iter().chain(due).min();
+            match session.poll_next(context, patience, wake_at) {
+                Poll::Ready(Some((index, event, at))) => self.coalescer.push(index, event, at),
+                Poll::Ready(None) => self.session = None,
+                Poll::Pending if ticked => break,
+                Poll::Pending => {
+                    now = Instant::now();
                     self.coalescer.tick(now);
-                    if !self.heartbeat.is_zero() && now >= self.last_sent + self.heartbeat {
-                        out.extend_from_slice(self.shape.heartbeat());
-                    }
+                    ticked = true;
                 }
             }
-            self.write(&mut out);
+            self.write();
         }
-        self.last_sent = Instant::now();
-        Some(out.into())
+        if self.out.is_empty() && self.session.is_some() {
+            if self.heartbeat.is_zero() || now < self.last_sent + self.heartbeat {
+                return Poll::Pending;
+            }
+            self.out.extend_from_slice(self.shape.heartbeat());
+        }
+        if self.out.is_empty() {
+            return Poll::Ready(None);
+        }
+        self.last_sent = now;
+        Poll::Ready(Some(Bytes::from(std::mem::take(&mut self.out))))
     }
 
-    /// Waits for the session or the next thing that time brings.
-    async fn wait(&mut self) -> Woken {
-        let Some(session) = self.session.as_mut() else { return Woken::Event(None) };
-        // What is there already needs no timer.
-        if let Some(event) = session.next().now_or_never() {
-            return Woken::Event(event);
-        }
-        let beat = (!self.heartbeat.is_zero()).then(|| self.last_sent + self.heartbeat);
-        let due = self.coalescer.due();
-        let Some(wake) = beat.into_iter().chain(due).min() else { return Woken::Event(session.next().await) };
-        let timer = armed(&mut self.timer, wake.into());
-        tokio::select! {
-            biased;
-            event = session.next() => Woken::Event(event),
-            () = timer => Woken::Time,
-        }
-    }
-
-    fn take(&mut self, event: Option<(usize, ChoiceEvent)>) {
-        let now = Instant::now();
-        match event {
-            Some((index, event)) => self.coalescer.push(index, event, now),
-            None => self.session = None,
-        }
-    }
-
-    fn write(&mut self, out: &mut Vec<u8>) {
+    fn write(&mut self) {
         for (index, event) in self.coalescer.take_ready() {
             match self.shape.event(index, event) {
-                Ok(chunks) => chunks.iter().for_each(|chunk| encode(chunk, out)),
+                Ok(chunks) => chunks.iter().for_each(|chunk| encode(chunk, &mut self.out)),
                 // It takes every other answer of the request with it, and nothing follows.
                 Err(error) => {
                     self.session = None;
-                    self.shape.broken(&error).iter().for_each(|chunk| encode(chunk, out));
-                    out.extend_from_slice(S::LAST);
+                    self.shape.broken(&error).iter().for_each(|chunk| encode(chunk, &mut self.out));
+                    self.out.extend_from_slice(S::LAST);
                     return;
                 }
             }
         }
         if self.session.is_none() {
-            self.shape.close().iter().for_each(|chunk| encode(chunk, out));
-            out.extend_from_slice(S::LAST);
+            self.shape.close().iter().for_each(|chunk| encode(chunk, &mut self.out));
+            self.out.extend_from_slice(S::LAST);
         }
     }
-}
-
-/// A timer that fires at `wake` or before: one that is armed for an earlier time is left alone, since moving it costs
-/// more than waking once too often.
-fn armed(timer: &mut Option<Pin<Box<Sleep>>>, wake: tokio::time::Instant) -> Pin<&mut Sleep> {
-    let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wake)));
-    if timer.deadline() > wake || timer.is_elapsed() {
-        timer.as_mut().reset(wake);
-    }
-    timer.as_mut()
 }
 
 /// One event. JSON text has no line breaks, so one `data` line is enough.

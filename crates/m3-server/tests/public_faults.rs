@@ -193,14 +193,12 @@ async fn d12_the_default_fits_the_context_and_an_excess_is_400_with_both_numbers
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d14_a_prompt_is_never_cut() {
+async fn d14_a_conversation_is_never_cut() {
     let server = Server::start(says("a"), &[]).await;
     let mut chat = greedy("x");
     chat["truncate_prompt_tokens"] = 5.into();
-    for (path, body) in [(CHAT, chat), (RAW, json!({"prompt": "x", "truncate_prompt_tokens": 5}))] {
-        let (status, refused) = server.post(path, body).await;
-        assert_eq!((status, refused["error"]["param"].as_str()), (400, Some("truncate_prompt_tokens")));
-    }
+    let (status, refused) = server.post(CHAT, chat).await;
+    assert_eq!((status, refused["error"]["param"].as_str()), (400, Some("truncate_prompt_tokens")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

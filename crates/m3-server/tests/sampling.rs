@@ -295,3 +295,63 @@ async fn a_request_has_its_own_stream_interval() {
     let (fine, coarse) = (packets(1).await, packets(20).await);
     assert!(coarse * 4 < fine, "{coarse} packets of 20 tokens against {fine} of one");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_regex_ends_the_content_behind_its_first_match() {
+    let server = Server::start(says("one 22 three 4444 five"), &[]).await;
+    let chat = json!({"messages": user("x"), "temperature": 0, "thinking": {"type": "disabled"}});
+    let raw = json!({"prompt": "x", "temperature": 0, "max_tokens": 100});
+    for (stop, text, cause) in [
+        (json!("[0-9]{3}"), "one 22 three 444", "[0-9]{3}"),
+        (json!(["never", "[a-z]+ [0-9]"]), "one 2", "[a-z]+ [0-9]"),
+    ] {
+        let answer = server.good(CHAT, with(chat.clone(), json!({"stop_regex": stop}))).await;
+        assert_eq!(content(&answer), text);
+        let choice = &answer["choices"][0];
+        assert_eq!((&choice["finish_reason"], &choice["stop_reason"]), (&json!("stop"), &json!(cause)));
+        let events = server.stream(CHAT, with(chat.clone(), json!({"stop_regex": stop}))).await;
+        let streamed: String =
+            events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+        assert_eq!(streamed, text);
+        let answer = server.good(RAW, with(raw.clone(), json!({"stop_regex": stop}))).await;
+        assert_eq!(answer["choices"][0]["text"], text);
+        let native = json!({"text": "x", "sampling_params": {"stop_regex": stop, "max_new_tokens": 100,
+            "temperature": 0}});
+        let answer = server.good("/generate", native).await;
+        assert_eq!(
+            (&answer["text"], &answer["meta_info"]["finish_reason"]["matched"]),
+            (&json!(text), &json!(cause))
+        );
+    }
+    let free = server.good(CHAT, with(chat.clone(), json!({"stop_regex": ["zzz"]}))).await;
+    assert_eq!(content(&free), "one 22 three 4444 five");
+    for (stop, part) in
+        [(json!("a$"), "stop_regex 0"), (json!(["a", "("]), "stop_regex 1"), (json!(3), "stop_regex must")]
+    {
+        let (status, body) = server.post(CHAT, with(chat.clone(), json!({"stop_regex": stop}))).await;
+        let message = body["error"]["message"].as_str().unwrap().to_owned();
+        assert!(status == 400 && body["error"]["param"] == "stop_regex" && message.contains(part), "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn truncate_prompt_tokens_keeps_the_end_of_a_raw_prompt() {
+    let server = Server::start(json!({}), &["--context-length", "64"]).await;
+    let long: Vec<u32> = (0..100).map(|id| id % 50).collect();
+    let ask = |kept: i64| json!({"prompt": long, "max_tokens": 4, "temperature": 0, "truncate_prompt_tokens": kept});
+    let cut = server.good(RAW, ask(10)).await;
+    let by_hand = server.good(RAW, json!({"prompt": long[90..], "max_tokens": 4, "temperature": 0})).await;
+    assert_eq!(cut["choices"], by_hand["choices"]);
+    assert_eq!(cut["usage"]["prompt_tokens"], 10);
+    assert_eq!(server.good(RAW, ask(-1)).await["usage"]["prompt_tokens"], 60);
+    let response = server.client.post(format!("{}{RAW}", server.base)).json(&ask(10)).send().await.unwrap();
+    assert_eq!(response.headers()["x-truncated-prompt-tokens"], "90", "nothing is cut in silence");
+    for (kept, path, body) in [
+        ("0", RAW, ask(0)),
+        ("200", RAW, ask(200)),
+        ("chat", CHAT, json!({"messages": user("x"), "truncate_prompt_tokens": 5})),
+    ] {
+        let (status, answer) = server.post(path, body).await;
+        assert_eq!(status, 400, "{kept}: {answer}");
+    }
+}

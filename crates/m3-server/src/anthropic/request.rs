@@ -25,7 +25,7 @@ const RENAMES: &[(&str, &str)] = &[
 ];
 
 /// Fields that would change the answer and that need what this server does not have.
-const REFUSED: &[(&str, &str)] = &[
+pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("container", "this server runs no containers"),
     ("mcp_servers", "this server calls no other servers"),
     ("context_management", "contexts are not edited here"),

@@ -1,12 +1,15 @@
 //! The text side of one answer: token ids in, deltas out, and the counts that usage reports.
 //! Without a tokenizer it only counts.
 
+use std::sync::Arc;
+
 use m3_core::event::SampledToken;
 use m3_core::text::detokenize::Detokenizer;
 use m3_core::text::parse::{Delta, Faults, OutputParser, ParserOptions, Piece};
 
 use super::reasoning::{ReasoningFilter, ReasoningShape};
 use super::repetition::Repetition;
+use super::stop_regex::{StopExpressions, StopSearch};
 use crate::model::TextSide;
 use crate::openai::generation::{Generation, RepetitionDetection};
 
@@ -48,6 +51,7 @@ pub struct AnswerOptions {
     /// Stop strings count from this many tokens on.
     pub min_tokens: u32,
     pub repetition: Option<RepetitionDetection>,
+    pub stop_expressions: Option<Arc<StopExpressions>>,
     pub reasoning: ReasoningShape,
     /// Content in front of the answer.
     pub echo: Option<String>,
@@ -61,6 +65,7 @@ impl AnswerOptions {
             skip_special: generation.skip_special,
             min_tokens: generation.min_tokens,
             repetition: generation.repetition,
+            stop_expressions: generation.stop_expressions.clone(),
             reasoning: ReasoningShape::default(),
             echo: None,
         }
@@ -76,13 +81,39 @@ pub struct Answer {
     /// Sampled ids, the stop id included.
     pub completion_tokens: u32,
     pub reasoning_tokens: u32,
+    /// See [`Answer::is_eager`].
+    eager: bool,
 }
 
 struct TextState {
     detokenizer: Detokenizer,
     parser: OutputParser,
     /// Says which tokens are special; `None` when those are text too.
-    special: Option<std::sync::Arc<m3_core::text::tokenizer::Tokenizer>>,
+    special: Option<Arc<m3_core::text::tokenizer::Tokenizer>>,
+    /// Expressions that end the content.
+    stops: Option<StopSearch>,
+}
+
+impl TextState {
+    /// Cuts the content where an expression matches.
+    fn cut_at_stop(&mut self, deltas: &mut Vec<Delta>, armed: bool) {
+        let Some(stops) = &mut self.stops else { return };
+        let found = deltas.iter().enumerate().find_map(|(at, delta)| match delta {
+            Delta::Content(text) => stops.push(text, armed).map(|end| (at, end)),
+            _ => None,
+        });
+        if let Some((at, end)) = found {
+            deltas.truncate(at + 1);
+            if let Some(Delta::Content(text)) = deltas.last_mut() {
+                text.truncate(end);
+            }
+        }
+    }
+
+    /// The stop string or expression that ended the content.
+    fn stop_text(&self) -> Option<&str> {
+        self.stops.as_ref().and_then(StopSearch::found).or_else(|| self.parser.stop_hit())
+    }
 }
 
 /// What one token led to.
@@ -104,6 +135,7 @@ impl Answer {
             detokenizer: Detokenizer::new(text.tokenizer.clone()),
             parser: OutputParser::new(parser),
             special: options.skip_special.then(|| text.tokenizer.clone()),
+            stops: options.stop_expressions.as_ref().map(StopSearch::new),
         });
         Answer {
             text,
@@ -112,7 +144,14 @@ impl Answer {
             options,
             completion_tokens: 0,
             reasoning_tokens: 0,
+            eager: false,
         }
+    }
+
+    /// Whether the last token led to anything but more text of one kind, so that the next one may begin or end
+    /// something: it was markup, or part of what may become markup, or of a character.
+    pub fn is_eager(&self) -> bool {
+        self.eager
     }
 
     /// Reads one sampled token.
@@ -126,6 +165,8 @@ impl Answer {
         } else if let Some(repetition) = &mut self.repetition {
             repetition.found = false;
         }
+        let text = |delta: &Delta| !matches!(delta, Delta::ToolStart { .. } | Delta::ToolEnd { .. });
+        self.eager = self.text.is_some() && !pushed.deltas.last().is_some_and(text);
         pushed.deltas = self.tell(pushed.deltas);
         pushed
     }
@@ -148,7 +189,8 @@ impl Answer {
         deltas.extend(state.parser.push(Piece { token: Some(token), text: &text }));
         self.reasoning_tokens += u32::from(was_reasoning && state.parser.reasoning_open());
         let num_chars = text.chars().count() as u32;
-        let mut ended = state.parser.stop_hit().map(|_| Reason::Stop);
+        state.cut_at_stop(&mut deltas, self.completion_tokens >= self.options.min_tokens);
+        let mut ended = state.stop_text().map(|_| Reason::Stop);
         if !self.options.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
             keep_first_call(&mut deltas);
             ended = Some(Reason::ToolCalls);
@@ -180,6 +222,10 @@ impl Answer {
         let tail = state.detokenizer.finish();
         let mut deltas = state.parser.push(Piece::text(&tail));
         deltas.extend(state.parser.finish());
+        if state.stops.as_ref().is_some_and(|stops| stops.found().is_some()) {
+            return Vec::new();
+        }
+        state.cut_at_stop(&mut deltas, self.completion_tokens >= self.options.min_tokens);
         if !self.options.parallel_tool_calls && state.parser.num_tool_calls() > 1 {
             keep_first_call(&mut deltas);
         }
@@ -196,9 +242,9 @@ impl Answer {
         self.text.as_ref().map(|state| state.parser.faults()).unwrap_or_default()
     }
 
-    /// The stop string that ended it, also one found only at the very end.
+    /// The stop string or expression that ended it, also one found only at the very end.
     pub fn stop_text(&self) -> Option<&str> {
-        self.text.as_ref().and_then(|state| state.parser.stop_hit())
+        self.text.as_ref().and_then(TextState::stop_text)
     }
 
     /// Whether a stop string ended it.

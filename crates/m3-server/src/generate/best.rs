@@ -55,7 +55,7 @@ impl Candidate {
 /// Waits for all answers of the session and gives `n` of each prompt's `best_of`.
 pub async fn choose(mut session: Session, n: usize, best_of: usize) -> Best {
     let mut candidates: Vec<Candidate> = Vec::new();
-    while let Some((index, event)) = session.next().await {
+    while let Some((index, event)) = session.next_of_whole().await {
         if candidates.len() <= index {
             candidates.resize_with(index + 1, Candidate::default);
         }

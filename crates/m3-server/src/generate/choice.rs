@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::Stream;
 use m3_core::event::{Finish, FinishReason, RequestEvent, SampledToken, TokenScore};
 use m3_core::text::parse::Delta;
 
 use super::answer::{Answer, OutputToken, Pushed, Reason};
-use super::feed::{Feed, FeedItem};
+use super::feed::FeedItem;
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -62,7 +61,6 @@ pub enum Stop {
 
 /// An answer in the making.
 pub struct Choice {
-    feed: Feed,
     answer: Answer,
     app: Arc<App>,
     received: Instant,
@@ -73,35 +71,33 @@ pub struct Choice {
 
 impl Choice {
     /// `received` is when the HTTP request came.
-    pub fn new(feed: Feed, answer: Answer, app: Arc<App>, received: Instant) -> Self {
-        Choice { feed, answer, app, received, last_token: None, ended: None }
+    pub fn new(answer: Answer, app: Arc<App>, received: Instant) -> Self {
+        Choice { answer, app, received, last_token: None, ended: None }
     }
 
-    /// All events; the last one is `Done` or `Failed`.
-    pub fn into_events(self) -> impl Stream<Item = ChoiceEvent> + Send {
-        futures_util::stream::unfold(Some(self), |choice| async move {
-            let mut choice = choice?;
-            let event = choice.next().await;
-            let last = matches!(event, ChoiceEvent::Done(_) | ChoiceEvent::Failed(_));
-            Some((event, (!last).then_some(choice)))
-        })
-    }
-
-    async fn next(&mut self) -> ChoiceEvent {
-        loop {
-            match self.feed.next().await {
-                FeedItem::Event(_) if self.ended.is_some() => {}
-                FeedItem::Event(RequestEvent::Prompt { scores, .. }) => return ChoiceEvent::Prompt(scores),
-                FeedItem::Event(RequestEvent::Tokens(tokens)) => {
-                    return ChoiceEvent::Output(self.read(tokens));
-                }
-                FeedItem::End(finish) => return self.end(&finish),
-            }
+    /// What an item of the engine's means; `None` when nothing. The last event is `Done` or `Failed`. `overflowed`
+    /// says whether the engine gave up because nobody read.
+    pub fn take(&mut self, item: FeedItem, at: Instant, overflowed: bool) -> Option<ChoiceEvent> {
+        match item {
+            FeedItem::Event(_) if self.ended.is_some() => None,
+            FeedItem::Event(RequestEvent::Prompt { scores, .. }) => Some(ChoiceEvent::Prompt(scores)),
+            FeedItem::Event(RequestEvent::Tokens(tokens)) => Some(ChoiceEvent::Output(self.read(tokens, at))),
+            FeedItem::End(finish) => Some(self.end(&finish, overflowed)),
         }
     }
 
-    fn read(&mut self, tokens: Vec<SampledToken>) -> Output {
-        self.time_tokens(tokens.len());
+    /// The answer is over although the engine does not know it.
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Whether the next token may change more than the text that is being told.
+    pub fn is_eager(&self) -> bool {
+        self.answer.is_eager()
+    }
+
+    fn read(&mut self, tokens: Vec<SampledToken>, at: Instant) -> Output {
+        self.time_tokens(tokens.len(), at);
         let mut output = Output::default();
         for sampled in tokens {
             let pushed = self.answer.push(sampled.token);
@@ -110,7 +106,6 @@ impl Choice {
             output.tokens.push(OutputToken { sampled, num_chars, reasoning });
             if let Some(reason) = pushed.ended {
                 self.ended = Some(reason);
-                self.feed.abort();
                 break;
             }
         }
@@ -119,20 +114,19 @@ impl Choice {
         output
     }
 
-    fn time_tokens(&mut self, count: usize) {
-        let now = Instant::now();
-        match self.last_token.replace(now) {
-            None => self.app.metrics.first_token(now - self.received),
-            Some(last) => self.app.metrics.next_tokens(now - last, count),
+    fn time_tokens(&mut self, count: usize, at: Instant) {
+        match self.last_token.replace(at) {
+            None => self.app.metrics.first_token(at.saturating_duration_since(self.received)),
+            Some(last) => self.app.metrics.next_tokens(at.saturating_duration_since(last), count),
         }
     }
 
-    fn end(&mut self, finish: &Finish) -> ChoiceEvent {
+    fn end(&mut self, finish: &Finish, overflowed: bool) -> ChoiceEvent {
         let counted_stop = self.ended.is_none() && matches!(finish.reason, FinishReason::Stop { .. });
         let deltas = self.answer.finish(counted_stop);
         self.app.metrics.answer_ended(self.received.elapsed(), finish, self.answer.completion_tokens);
         self.app.metrics.parser_faults(&self.answer.faults());
-        let reason = match self.reason(finish) {
+        let reason = match self.reason(finish, overflowed) {
             Ok(reason) => reason,
             Err(error) => return ChoiceEvent::Failed(error),
         };
@@ -158,7 +152,7 @@ impl Choice {
         }
     }
 
-    fn reason(&self, finish: &Finish) -> Result<Reason, ApiError> {
+    fn reason(&self, finish: &Finish, overflowed: bool) -> Result<Reason, ApiError> {
         if let Some(reason) = self.ended {
             return Ok(reason);
         }
@@ -167,7 +161,7 @@ impl Choice {
             FinishReason::Stop { .. } if self.answer.has_calls() => Ok(Reason::ToolCalls),
             FinishReason::Stop { .. } => Ok(Reason::Stop),
             FinishReason::Length => Ok(Reason::Length),
-            FinishReason::Aborted if self.feed.overflowed() => {
+            FinishReason::Aborted if overflowed => {
                 let buffer = self.app.http.stream_buffer;
                 let sentence = format!("the client read too slowly: it was more than {buffer} tokens behind");
                 Err(ApiError::new(axum::http::StatusCode::REQUEST_TIMEOUT, sentence).with_code("slow_client"))

@@ -6,17 +6,18 @@ mod best;
 mod choice;
 mod feed;
 pub mod masks;
+mod pacer;
 mod reasoning;
 mod repetition;
 mod sampling;
+mod stop_regex;
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use futures_util::StreamExt;
-use futures_util::stream::{BoxStream, SelectAll};
 use m3_core::request::{Refusal, Request, RequestId};
-use m3_core::text::parse::ParserOptions;
+use m3_core::text::parse::{Markers, ParserOptions};
 
 use crate::app::{App, InFlight, Serving};
 use crate::error::ApiError;
@@ -25,10 +26,12 @@ use crate::running::Registered;
 pub use answer::{Answer, AnswerOptions, OutputToken, Reason};
 pub use best::{Best, choose};
 pub use choice::{Choice, ChoiceEvent, Done, Output, Stop};
-pub use feed::{ChannelSink, Feed, FeedItem};
+pub use feed::{Feed, FeedItem, Patience, QueueSink, Sent};
 use masks::MaskSource;
+pub use pacer::Pacer;
 pub use reasoning::ReasoningShape;
 pub use sampling::resolve_sampling;
+pub use stop_regex::StopExpressions;
 
 /// What to generate.
 pub struct Job {
@@ -70,7 +73,10 @@ impl Job {
 
 /// Running answers. Answer `p * answers + i` is the `i`th of prompt `p`.
 pub struct Session {
-    events: SelectAll<BoxStream<'static, (usize, ChoiceEvent)>>,
+    feed: Feed,
+    choices: Vec<Choice>,
+    /// The text itself may end an answer, so no token of it may wait.
+    ends_itself: bool,
     _in_flight: InFlight,
     ids: Vec<RequestId>,
     registered: Option<Registered>,
@@ -91,17 +97,20 @@ impl Session {
             let answers = 0..job.answers;
             requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
         }
-        let ids = requests.iter().map(|request| request.id).collect();
-        let feeds = Feed::submit_all(&serving.engine, requests, app.http.stream_buffer)?;
-        let choices = feeds.into_iter().map(|feed| {
+        let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
+        let markers_from = job.parser.as_ref().map_or(u32::MAX, |parser| lowest_marker(&parser.markers));
+        app.pacer.start();
+        let limit = app.http.stream_buffer;
+        let feed = Feed::submit_all(&serving.engine, &app.pacer, requests, limit, markers_from)?;
+        let choice = |_: &RequestId| {
             let answer = Answer::new(serving.model.text.as_ref(), job.parser.clone(), job.answer.clone());
-            Choice::new(feed, answer, Arc::clone(app), job.received)
-        });
-        let mut events = SelectAll::new();
-        for (index, choice) in choices.enumerate() {
-            events.push(choice.into_events().map(move |event| (index, event)).boxed());
-        }
-        Ok(Session { events, _in_flight: in_flight, ids, registered: None })
+            Choice::new(answer, Arc::clone(app), job.received)
+        };
+        let choices = ids.iter().map(choice).collect();
+        let stops = job.parser.as_ref().is_some_and(|parser| !parser.stop.is_empty());
+        let stops = stops || job.answer.stop_expressions.is_some();
+        let ends_itself = stops || job.answer.repetition.is_some() || !job.answer.parallel_tool_calls;
+        Ok(Session { feed, choices, ends_itself, _in_flight: in_flight, ids, registered: None })
     }
 
     /// Lets callers abort the answers by name: one name for all of them, or one for each prompt.
@@ -112,10 +121,54 @@ impl Session {
         self
     }
 
-    /// The next event of any answer; `None` when all have ended.
+    /// The next event of any answer as soon as it comes; `None` when all have ended.
     pub async fn next(&mut self) -> Option<(usize, ChoiceEvent)> {
-        self.events.next().await
+        let next = |context: &mut Context<'_>| self.poll_next(context, Patience::AtOnce, None);
+        std::future::poll_fn(next).await.map(|(index, event, _)| (index, event))
     }
+
+    /// The next event, for a reader that needs nothing before the end.
+    pub async fn next_of_whole(&mut self) -> Option<(usize, ChoiceEvent)> {
+        let next = |context: &mut Context<'_>| self.poll_next(context, Patience::Whole, None);
+        std::future::poll_fn(next).await.map(|(index, event, _)| (index, event))
+    }
+
+    /// The next event and when the engine sent it. While there is none, `patience` and `wake_at` are as in
+    /// [`Feed::poll_next`]; an answer that text may end is read at once.
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        patience: Patience,
+        wake_at: Option<Instant>,
+    ) -> Poll<Option<(usize, ChoiceEvent, Instant)>> {
+        let patience = if self.ends_itself { Patience::AtOnce } else { patience };
+        loop {
+            let sent = std::task::ready!(self.feed.poll_next(context, patience, wake_at));
+            let Some(Sent { index, item, at }) = sent else { return Poll::Ready(None) };
+            let overflowed = matches!(item, FeedItem::End(_)) && self.feed.overflowed(index);
+            let choice = &mut self.choices[index];
+            let was_over = choice.is_over();
+            let event = choice.take(item, at, overflowed);
+            if choice.is_over() && !was_over {
+                self.feed.abort(index);
+            }
+            if let Some(event) = event {
+                return Poll::Ready(Some((index, event, at)));
+            }
+        }
+    }
+
+    /// Whether the next token of an answer may change more than the text that is being told.
+    pub fn is_eager(&self, index: usize) -> bool {
+        self.choices[index].is_eager()
+    }
+}
+
+/// The lowest id of the markers; the highest id there is when none is a token.
+fn lowest_marker(markers: &Markers) -> u32 {
+    let Markers { namespace, think_open, think_close, tool_open, tool_close, .. } = markers;
+    let all = [namespace, think_open, think_close, tool_open, tool_close];
+    all.into_iter().filter_map(|marker| marker.token).min().unwrap_or(u32::MAX)
 }
 
 /// 400 when a prompt leaves no room for its answer, as [`Session::start`] would say it.

@@ -41,7 +41,7 @@ const RENAMES: &[(&str, &str)] = &[
 ];
 
 /// Fields that would change the answer and that are not built. Neutral: null, false, 0, empty.
-const REFUSED: [&str; 9] = [
+pub(crate) const REFUSED: [&str; 9] = [
     "input_embeds",
     "image_data",
     "video_data",
@@ -56,6 +56,9 @@ const REFUSED: [&str; 9] = [
 /// What the sampling settings are called in a completion request.
 const SETTINGS: &[(&str, &str)] =
     &[("max_new_tokens", "max_tokens"), ("min_new_tokens", "min_tokens"), ("sampling_seed", "seed")];
+
+/// Fields of a completion request that have another name or no meaning here.
+pub(crate) const OTHERS_NAMES: [&str; 4] = ["prompt", "logprobs", "echo", "return_token_ids"];
 
 /// Settings that change nothing here.
 const IGNORED: [&str; 3] = ["spaces_between_special_tokens", "custom_params", "stream_interval"];
@@ -91,8 +94,13 @@ impl GenerateRequest {
         }
         let ids = ids(fields.take_value("rid"))?;
         let stream = fields.switch("stream", false)?;
+        let rest = fields.into_rest();
+        if let Some(name) = OTHERS_NAMES.into_iter().find(|name| rest.contains_key(*name)) {
+            let sentence = format!("\"{name}\" is no field of /generate");
+            return Err(ApiError::invalid(name, sentence).with_code("unknown_field"));
+        }
         // SGLang's other bookkeeping (`priority`, `bootstrap_*`, …) has the same names there.
-        fields.into_rest().into_iter().for_each(|(name, value)| {
+        rest.into_iter().for_each(|(name, value)| {
             completion.entry(name).or_insert(value);
         });
         Ok(GenerateRequest { completion, renames, stream, batch, ids, logprobs })

@@ -7,7 +7,7 @@ use super::accepted::take_accepted;
 use super::constraint::Constraint;
 use super::fields::{Fields, kind};
 use super::generation::{Generation, Limits, alternatives};
-use super::refused::take_refused;
+use super::refused::{REFUSED_IN_CHAT, take_refused};
 use super::thinking::{ReasoningDelivery, Thinking, ThinkingDefaults};
 use super::tool_choice::{ToolChoice, ToolMode};
 use crate::conversation;
@@ -48,7 +48,7 @@ impl ChatRequest {
     /// Reads a body. `defaults` are the server's `chat_template_kwargs`.
     pub fn read(body: Value, limits: Limits, defaults: &Map<String, Value>) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
-        take_refused(&mut fields)?;
+        take_refused(&mut fields, REFUSED_IN_CHAT)?;
         take_accepted(&mut fields);
         let messages: Vec<Value> = list(&mut fields, "messages")?;
         let mut tools: Vec<Value> = list(&mut fields, "tools")?;

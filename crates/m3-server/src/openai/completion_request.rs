@@ -19,6 +19,10 @@ pub struct CompletionRequest {
     pub logprobs: Option<u32>,
     /// Marker texts in a text prompt become control tokens, because the caller rendered it.
     pub parse_special: bool,
+    /// Only so many of the last tokens of each prompt are kept; -1 = as many as fit.
+    pub keep_last: Option<i64>,
+    /// Tokens that were cut for it; known when the prompts are.
+    pub num_cut: usize,
     /// What the text must be.
     pub constraint: Option<Constraint>,
 }
@@ -39,7 +43,7 @@ impl CompletionRequest {
     /// Reads a body.
     pub fn read(body: Value, limits: Limits) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
-        take_refused(&mut fields)?;
+        take_refused(&mut fields, &[])?;
         take_accepted(&mut fields);
         let logprobs = alternatives(&mut fields, "logprobs", limits)?;
         let request = CompletionRequest {
@@ -47,12 +51,26 @@ impl CompletionRequest {
             echo: fields.switch("echo", false)?,
             logprobs,
             parse_special: fields.switch("parse_special", true)?,
+            keep_last: keep_last(&mut fields)?,
+            num_cut: 0,
             constraint: Constraint::take(&mut fields)?,
             generation: Generation::take(&mut fields, limits)?,
         };
         request.generation.check_choices(request.prompts.len(), limits)?;
         fields.finish("/v1/completions")?;
         Ok(request)
+    }
+}
+
+/// `truncate_prompt_tokens`.
+fn keep_last(fields: &mut Fields) -> Result<Option<i64>, ApiError> {
+    const NAME: &str = "truncate_prompt_tokens";
+    match fields.whole(NAME, -1, i64::from(u32::MAX))? {
+        Some(0) => {
+            let sentence = format!("{NAME} is 0; it must be -1 or a number of tokens of at least 1");
+            Err(ApiError::invalid(NAME, sentence))
+        }
+        kept => Ok(kept),
     }
 }
 

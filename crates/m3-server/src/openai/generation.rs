@@ -1,12 +1,15 @@
 //! What both generation routes share: sampling settings, limits, stops and how the answer is delivered.
 //! Ranges are checked here; what depends on the prompt's length is checked when the prompt is known.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::fields::{Fields, kind, short_number};
 use super::token_lists;
 use super::words;
 use crate::error::ApiError;
+use crate::generate::StopExpressions;
 
 /// What the served model allows.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,8 @@ pub struct Generation {
     pub max_tokens: Option<u32>,
     pub min_tokens: u32,
     pub stop: Vec<String>,
+    /// Expressions that end the content behind what they match.
+    pub stop_expressions: Option<Arc<StopExpressions>>,
     pub stop_token_ids: Vec<u32>,
     pub include_stop: bool,
     /// Control tokens that the model samples are no text.
@@ -116,6 +121,7 @@ impl Generation {
             max_tokens,
             min_tokens: fields.whole("min_tokens", 0, i64::from(u32::MAX))?.unwrap_or(0) as u32,
             stop: words::stop(fields)?,
+            stop_expressions: words::stop_regex(fields)?,
             stop_token_ids: token_lists::stop_token_ids(fields, limits.vocab_size)?,
             include_stop: fields.switch("include_stop_str_in_output", false)?
                 | fields.switch("no_stop_trim", false)?,

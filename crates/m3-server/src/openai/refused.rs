@@ -8,27 +8,28 @@ use crate::error::ApiError;
 
 /// Name and why. Neutral for all: null, false, 0, empty text, empty list, empty object.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("stop_regex", "only plain stop strings are built"),
     ("logits_processors", "no code from a client is ever run"),
     ("custom_logit_processor", "no code from a client is ever run"),
-    ("use_beam_search", "beam search is not built"),
-    ("length_penalty", "beam search is not built"),
-    ("dry_multiplier", "this penalty is not built"),
-    ("xtc_probability", "this sampler is not built"),
-    ("typical_p", "this sampler is not built"),
-    ("mirostat", "this sampler is not built"),
-    ("truncate_prompt_tokens", "a prompt is never cut; send a shorter one"),
+    (
+        "use_beam_search",
+        "beam search needs the same prompt's rows to be scored against each other; send best_of",
+    ),
+    ("length_penalty", "it belongs to beam search, which this server does not do"),
+    ("dry_multiplier", "backends have no such penalty; send repetition_detection or frequency_penalty"),
+    ("xtc_probability", "backends have no such sampler"),
+    ("typical_p", "backends have no such sampler; send min_p or top_p"),
+    ("mirostat", "backends have no such sampler"),
     ("lora_path", "adapters are not built"),
     ("lora_request", "adapters are not built"),
     ("adapter_id", "adapters are not built"),
     ("watermark", "answers are never marked"),
-    ("top_n_sigma", "this sampler is not built"),
+    ("top_n_sigma", "backends have no such sampler"),
     ("min_new_tokens", "give min_tokens"),
     ("id_slot", "there are no slots"),
     ("vllm_xargs", "no code from a client is ever run"),
     ("custom_params", "no code from a client is ever run"),
     ("return_meta_info", "it is not built"),
-    ("token_ids_logprob", "logprobs gives the most likely ones"),
+    ("token_ids_logprob", "backends score the most likely tokens only; send logprobs"),
     ("data_parallel_rank", "there is one rank"),
     ("routed_dp_rank", "there is one rank"),
     ("documents", "M3's template takes none"),
@@ -49,12 +50,18 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("bootstrap_room", "prefill/decode disaggregation is not built"),
     ("suffix", "M3 has no fill-in-the-middle form"),
     ("prompt_embeds", "prompts are text or token ids"),
-    ("logprob_token_ids", "logprobs gives the most likely ones"),
+    ("logprob_token_ids", "backends score the most likely tokens only; send logprobs"),
 ];
 
+/// Those that only chat refuses.
+pub const REFUSED_IN_CHAT: &[(&str, &str)] = &[(
+    "truncate_prompt_tokens",
+    "a conversation is never cut, because its system message would go first; leave out turns, or use /v1/completions",
+)];
+
 /// Takes all of them; the first with another than a neutral value is the answer.
-pub fn take_refused(fields: &mut Fields) -> Result<(), ApiError> {
-    for (name, why) in REFUSED {
+pub fn take_refused(fields: &mut Fields, more: &[(&str, &str)]) -> Result<(), ApiError> {
+    for (name, why) in REFUSED.iter().chain(more) {
         let Some(value) = fields.take_value(name) else { continue };
         if !is_neutral(name, &value) {
             return Err(ApiError::unsupported(*name, format!("{name} cannot be honoured: {why}")));

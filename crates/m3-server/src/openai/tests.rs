@@ -7,6 +7,7 @@ use super::accepted::ACCEPTED;
 use super::chat_request::ChatRequest;
 use super::completion_request::{CompletionRequest, Prompt};
 use super::generation::Limits;
+use super::refused::{REFUSED, REFUSED_IN_CHAT};
 use crate::error::ApiError;
 
 const LIMITS: Limits = Limits { vocab_size: 1000, max_logprobs: 20, max_choices: 200, always_thinks: false };
@@ -187,7 +188,8 @@ fn what_cannot_be_honoured_is_refused_and_neutral_values_are_not() {
     for (fields, param) in [
         (json!({"use_beam_search": true}), "use_beam_search"),
         (json!({"bootstrap_room": 7}), "bootstrap_room"),
-        (json!({"stop_regex": "a+"}), "stop_regex"),
+        (json!({"logprob_token_ids": [1]}), "logprob_token_ids"),
+        (json!({"dry_multiplier": 0.8}), "dry_multiplier"),
         (json!({"truncate_prompt_tokens": 5}), "truncate_prompt_tokens"),
         (json!({"suffix": "x"}), "suffix"),
     ] {
@@ -286,6 +288,29 @@ fn the_fields_without_effect_are_those_that_the_document_lists() {
         chat(json!({name: "x"})).unwrap();
         completion(json!({name: {"a": 1}})).unwrap();
     }
+}
+
+#[test]
+fn the_refused_fields_are_those_that_the_document_lists() {
+    let document = include_str!("../../../../docs/serving.md");
+    let start = document.find("Refused, with why:").expect("the document has the list");
+    let list = document[start..].split("\n\n").nth(1).unwrap();
+    let rows = list.lines().skip(2).map(|row| row.trim_matches('|').split_once('|').unwrap());
+    let listed: Vec<(String, String)> = rows
+        .flat_map(|(names, why)| {
+            let names: Vec<&str> = names.split('`').skip(1).step_by(2).collect();
+            names.into_iter().map(move |name| (name.to_owned(), why.trim().to_owned()))
+        })
+        .collect();
+    let mut refused: Vec<(String, String)> = REFUSED
+        .iter()
+        .chain(REFUSED_IN_CHAT)
+        .map(|(name, why)| ((*name).to_owned(), (*why).to_owned()))
+        .collect();
+    let mut sorted = listed;
+    sorted.sort();
+    refused.sort();
+    assert_eq!(sorted, refused);
 }
 
 #[test]

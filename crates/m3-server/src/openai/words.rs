@@ -1,10 +1,13 @@
 //! Lists of texts in a request: stop strings and bad words. Their size is limited because every answer keeps a search
 //! over all of them.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::fields::Fields;
 use crate::error::ApiError;
+use crate::generate::StopExpressions;
 
 /// Most stop strings of a request.
 pub const MAX_STOPS: usize = 16;
@@ -22,23 +25,43 @@ enum OneOrMany {
 
 /// Texts that end the content.
 pub(super) fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
-    let stop = match fields.take_value("stop") {
-        None => Vec::new(),
-        Some(value) => match serde_json::from_value(value) {
-            Ok(OneOrMany::One(text)) => vec![text],
-            Ok(OneOrMany::Many(list)) => list,
-            Err(_) => return Err(ApiError::invalid("stop", "stop must be a string or a list of strings")),
-        },
-    };
-    if stop.len() > MAX_STOPS {
-        let message = format!("stop has {} strings; this server takes up to {MAX_STOPS}", stop.len());
-        return Err(ApiError::invalid("stop", message));
-    }
+    let stop = one_or_many(fields, "stop")?;
     if stop.iter().any(String::is_empty) {
         return Err(ApiError::invalid("stop", "stop has an empty string; it needs at least one character"));
     }
     check_bytes("stop", "stop string", &stop)?;
     Ok(stop)
+}
+
+/// Expressions that end the content.
+pub(super) fn stop_regex(fields: &mut Fields) -> Result<Option<Arc<StopExpressions>>, ApiError> {
+    const NAME: &str = "stop_regex";
+    let sources = one_or_many(fields, NAME)?;
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    check_bytes(NAME, "stop expression", &sources)?;
+    let made = StopExpressions::new(sources);
+    let refused = |(at, reason)| ApiError::invalid(NAME, format!("{NAME} {at} cannot be used: {reason}"));
+    made.map(|made| Some(Arc::new(made))).map_err(refused)
+}
+
+fn one_or_many(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    let list = match fields.take_value(name) {
+        None => Vec::new(),
+        Some(value) => match serde_json::from_value(value) {
+            Ok(OneOrMany::One(text)) => vec![text],
+            Ok(OneOrMany::Many(list)) => list,
+            Err(_) => {
+                return Err(ApiError::invalid(name, format!("{name} must be a string or a list of strings")));
+            }
+        },
+    };
+    if list.len() > MAX_STOPS {
+        let message = format!("{name} has {} strings; this server takes up to {MAX_STOPS}", list.len());
+        return Err(ApiError::invalid(name, message));
+    }
+    Ok(list)
 }
 
 /// Texts that no answer has.

@@ -34,6 +34,7 @@ pub(super) const GENERATION: &[Field] = &[
     ("max_completion_tokens", "integer:0..", "wins over max_tokens"),
     ("min_tokens", "integer:0..", "no stop counts before"),
     ("stop", "string|array", "ends the content"),
+    ("stop_regex", "string|array", "expressions that end the content behind what they match"),
     ("stop_token_ids", "array", ""),
     ("include_stop_str_in_output", "boolean", ""),
     ("no_stop_trim", "boolean", "the same"),
@@ -46,7 +47,6 @@ pub(super) const GENERATION: &[Field] = &[
     ("stream", "boolean", ""),
     ("stream_options", "object", "include_usage, continuous_usage_stats"),
     ("stream_interval", "integer:1..", "tokens that a packet waits for"),
-    ("return_token_ids", "boolean", ""),
     ("return_tokens_as_token_ids", "boolean", ""),
     ("priority", "integer", "lower goes first"),
     ("cache_salt", "string", "keeps prefixes in the cache apart"),
@@ -90,6 +90,27 @@ const CHAT: &[Field] = &[
     ("messages", "array", "the conversation"),
     ("tools", "array", "functions the model may call"),
     ("tool_choice", "string|object", "auto, none, required, a tool, or allowed_tools"),
+];
+
+#[rustfmt::skip]
+const COMPLETION: &[Field] = &[
+    ("prompt", "string|array", "text, token ids, or a list of either"),
+    ("logprobs", "integer:0..", "alternatives per token"),
+    ("echo", "boolean", "repeat the prompt in front of the answer"),
+];
+
+#[rustfmt::skip]
+const RAW: &[Field] = &[
+    ("parse_special", "boolean", "marker texts are control tokens; on by default"),
+    ("truncate_prompt_tokens", "integer:-1..", "keep the last tokens of a prompt; -1 = as many as fit"),
+];
+
+/// Ids beside the texts.
+const IDS: &[Field] = &[("return_token_ids", "boolean", "")];
+
+/// Fields of chat that the APIs built on it pass on.
+#[rustfmt::skip]
+const PASSED: &[Field] = &[
     ("parallel_tool_calls", "boolean", "off: one call ends the answer"),
     ("logprobs", "boolean", ""),
     ("top_logprobs", "integer:0..", "alternatives per token"),
@@ -98,12 +119,20 @@ const CHAT: &[Field] = &[
     ("echo", "boolean", "repeat that beginning"),
 ];
 
+/// Without effect in these APIs.
 #[rustfmt::skip]
-const COMPLETION: &[Field] = &[
-    ("prompt", "string|array", "text, token ids, or a list of either"),
-    ("logprobs", "integer:0..", "alternatives per token"),
-    ("echo", "boolean", "repeat the prompt in front of the answer"),
-    ("parse_special", "boolean", "marker texts are control tokens; on by default"),
+const SILENT_RESPONSES: &[Field] = &[
+    ("prompt_cache_options", "any", "repeated in the response, without effect"),
+    ("access_programs", "any", "repeated in the response, without effect"),
+    ("client_metadata", "any", "without effect"),
+];
+#[rustfmt::skip]
+const SILENT_MESSAGES: &[Field] = &[
+    ("cache_control", "any", "without effect: the prefix cache finds equal prompts by itself"),
+    ("diagnostics", "any", "without effect"),
+    ("inference_geo", "any", "without effect"),
+    ("betas", "any", "without effect"),
+    ("speed", "any", "without effect"),
 ];
 
 #[rustfmt::skip]
@@ -118,8 +147,6 @@ const RESPONSES: &[Field] = &[
     ("text", "object", "format, verbosity"),
     ("tools", "array", "functions, flat"),
     ("tool_choice", "string|object", "auto, none, required, a tool, or allowed_tools"),
-    ("parallel_tool_calls", "boolean", ""),
-    ("top_logprobs", "integer:0..", ""),
     ("truncation", "enum:auto|disabled", "auto leaves out the oldest turns of a conversation that is too long"),
 ];
 
@@ -150,15 +177,16 @@ const GENERATE: &[Field] = &[
 /// All of them.
 #[rustfmt::skip]
 pub(super) const BODIES: &[Body] = &[
-    Body { name: "ChatRequest", required: &["messages"], groups: &[CHAT, THINKING, GENERATION, FORMS], takes_accepted: true },
-    Body { name: "CompletionRequest", required: &["prompt"], groups: &[COMPLETION, GENERATION, FORMS], takes_accepted: true },
-    Body { name: "ResponsesRequest", required: &["input"], groups: &[RESPONSES, THINKING, GENERATION], takes_accepted: true },
-    Body { name: "MessagesRequest", required: &["messages"], groups: &[MESSAGES, THINKING, GENERATION], takes_accepted: true },
-    Body { name: "GenerateRequest", required: &[], groups: &[GENERATE], takes_accepted: false },
+    Body { name: "ChatRequest", required: &["messages"], groups: &[CHAT, PASSED, THINKING, GENERATION, IDS, FORMS], takes_accepted: true },
+    Body { name: "CompletionRequest", required: &["prompt"], groups: &[COMPLETION, RAW, GENERATION, IDS, FORMS], takes_accepted: true },
+    Body { name: "ResponsesRequest", required: &["input"], groups: &[RESPONSES, PASSED, THINKING, GENERATION, IDS, FORMS, SILENT_RESPONSES], takes_accepted: true },
+    Body { name: "MessagesRequest", required: &["messages"], groups: &[PASSED, THINKING, GENERATION, IDS, FORMS, SILENT_MESSAGES, MESSAGES], takes_accepted: true },
+    Body { name: "GenerateRequest", required: &[], groups: &[RAW, GENERATION, FORMS, GENERATE], takes_accepted: true },
     Body { name: "AnyRequest", required: &[], groups: &[], takes_accepted: false },
-    Body { name: "TokenizeRequest", required: &[], groups: &[&[
+    Body { name: "TokenizeRequest", required: &[], groups: &[CHAT, PASSED, THINKING, GENERATION, IDS, FORMS, &[
         ("prompt", "string", "a raw text"), ("text", "string", "the same"), ("parse_special", "boolean", ""),
-        ("messages", "array", "a conversation, with every field of chat"), ("model", "string", "")]], takes_accepted: false },
+        ("messages", "array", "a conversation, with every field of chat"), ("return_token_strs", "any", "they are always given")]],
+        takes_accepted: true },
     Body { name: "DetokenizeRequest", required: &["tokens"], groups: &[&[
         ("tokens", "array", "token ids"), ("skip_special_tokens", "boolean", ""), ("model", "string", "")]], takes_accepted: false },
     Body { name: "ParseCallRequest", required: &["text"], groups: &[&[

@@ -44,7 +44,7 @@ const RENAMES: &[(&str, &str)] = &[
 ];
 
 /// Fields that would change the answer and that need what this server does not have.
-const REFUSED: &[(&str, &str)] = &[
+pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("conversation", "conversations are not kept here; send previous_response_id"),
     ("prompt", "prompt templates are not kept here; send input"),
     ("messages", "send input"),

@@ -34,8 +34,7 @@ pub(super) async fn flush_cache(State(app): State<Arc<App>>) -> Result<Response,
 /// `{"rid"}` or `{"abort_all": true}`; the streams end with their reason.
 pub(super) async fn abort(State(app): State<Arc<App>>, body: Bytes) -> Result<Json<Value>, ApiError> {
     let Strict(body) = if body.is_empty() { Strict(json!({})) } else { parse(&body)? };
-    let mut fields = Fields::new(body)?;
-    let (rid, all) = (fields.take::<String>("rid")?, fields.switch("abort_all", false)?);
+    let AbortRequest { rid, all } = AbortRequest::read(body)?;
     let ids = match (rid.as_deref(), all) {
         (_, true) => app.running.all(),
         (Some(rid), false) => app.running.named(rid),
@@ -49,6 +48,22 @@ pub(super) async fn abort(State(app): State<Arc<App>>, body: Bytes) -> Result<Js
     let engine = &app.serving()?.engine;
     ids.iter().for_each(|id| engine.abort(*id));
     Ok(Json(json!({ "aborted": ids.len() })))
+}
+
+/// The body of `POST /abort_request`.
+pub(crate) struct AbortRequest {
+    rid: Option<String>,
+    all: bool,
+}
+
+impl AbortRequest {
+    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::new(body)?;
+        let (rid, all) = (fields.take("rid")?, fields.switch("abort_all", false)?);
+        // SGLang's own routers say why and more; that changes nothing here.
+        fields.log_rest("/abort_request");
+        Ok(AbortRequest { rid, all })
+    }
 }
 
 /// `POST /invocations`: SageMaker has one path for everything; the body says what it is.

@@ -55,7 +55,11 @@ pub(super) async fn create(
     } else {
         stream::whole(session, shape).await?
     };
-    Ok(with_id(response, &id))
+    let mut response = with_id(response, &id);
+    if request.keep_last.is_some() {
+        response.headers_mut().insert("x-truncated-prompt-tokens", request.num_cut.into());
+    }
+    Ok(response)
 }
 
 pub(super) fn prepare(
@@ -64,10 +68,11 @@ pub(super) fn prepare(
     received: Instant,
 ) -> Result<(CompletionRequest, Job), ApiError> {
     let serving = app.serving()?;
-    let request = CompletionRequest::read(body, serving.model.limits)?;
+    let mut request = CompletionRequest::read(body, serving.model.limits)?;
     check_model(serving, request.generation.model.as_deref())?;
     let prompts = request.prompts.iter().map(|prompt| encode(serving, prompt, request.parse_special));
-    let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+    let mut prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+    request.num_cut = cut(&request, serving, &mut prompts);
     let parser = parser(serving, &request)?;
     let generation = request.generation.clone();
     let mut masks = masks::of_generation(&generation, &serving.model)?;
@@ -82,6 +87,17 @@ pub(super) fn prepare(
         ..Job::new(prompts, generation, received)
     };
     Ok((request, job))
+}
+
+/// Cuts prompts as `truncate_prompt_tokens` says; how many tokens in all.
+fn cut(request: &CompletionRequest, serving: &Serving, prompts: &mut [Vec<u32>]) -> usize {
+    let Some(kept) = request.keep_last else { return 0 };
+    // A prompt needs room for its answer, or for one token of it.
+    let answer = request.generation.max_tokens.unwrap_or(1) as usize;
+    let fits = serving.model.max_context.saturating_sub(answer).max(1);
+    let kept = usize::try_from(kept).unwrap_or(fits);
+    let cut = |prompt: &mut Vec<u32>| prompt.drain(..prompt.len().saturating_sub(kept)).count();
+    prompts.iter_mut().map(cut).sum()
 }
 
 fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec<u32>, ApiError> {
@@ -99,11 +115,14 @@ fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec
 /// Text as it is: reasoning and tool markup are content here. Only stop strings are looked for.
 fn parser(serving: &Serving, request: &CompletionRequest) -> Result<Option<ParserOptions>, ApiError> {
     let Some(text) = &serving.model.text else {
-        if request.generation.stop.is_empty() {
-            return Ok(None);
-        }
-        let sentence = "stop strings need a tokenizer, which this server runs without; send stop_token_ids";
-        return Err(ApiError::unsupported("stop", sentence));
+        let name = match (&request.generation.stop_expressions, request.generation.stop.is_empty()) {
+            (None, true) => return Ok(None),
+            (Some(_), true) => "stop_regex",
+            (_, false) => "stop",
+        };
+        let sentence =
+            format!("{name} needs a tokenizer, which this server runs without; send stop_token_ids");
+        return Err(ApiError::unsupported(name, sentence));
     };
     Ok(Some(ParserOptions {
         stop: request.generation.stop.clone(),

@@ -35,6 +35,14 @@ pub use access::Caller;
 pub use chat::{prepare as prepare_chat, render as render_chat};
 pub use table::{ROUTES, Row};
 
+/// What reads the bodies that have no module of their own, for the description's test.
+#[cfg(test)]
+pub(crate) mod bodies {
+    pub(crate) use super::admin::AbortRequest;
+    pub(crate) use super::parsing::{ParseCallRequest, ParseReasoningRequest};
+    pub(crate) use super::text::{DetokenizeRequest, raw as tokenize_raw};
+}
+
 /// All routes of a server.
 pub fn router(app: Arc<App>) -> Router {
     let router = ROUTES.iter().fold(Router::new(), |router, row| router.route(row.path, row.handler()));

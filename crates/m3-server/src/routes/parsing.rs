@@ -24,10 +24,7 @@ pub(super) async fn function_call(
     JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
     blocking(move || {
-        let mut fields = Fields::new(body)?;
-        check_parser(&mut fields, "tool_call_parser")?;
-        let text = text(&mut fields)?;
-        let tools = fields.take_value("tools").unwrap_or_default();
+        let ParseCallRequest { text, tools } = ParseCallRequest::read(body)?;
         crate::conversation::check_tools(tools.as_array().map(Vec::as_slice).unwrap_or_default())?;
         let tools =
             ToolSet::from_json(&tools).map_err(|error| ApiError::invalid("tools", error.to_string()))?;
@@ -50,6 +47,40 @@ pub(super) async fn separate_reasoning(
     JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
     blocking(move || {
+        let ParseReasoningRequest { text, mode } = ParseReasoningRequest::read(body)?;
+        let options = ParserOptions { thinking_mode: mode, parse_tools: false, ..options(&app) };
+        let parsed = parse(options, &text);
+        let reasoning = parsed.reasoning.unwrap_or_default();
+        Ok(Json(json!({"reasoning_text": reasoning, "text": parsed.content.unwrap_or_default()})))
+    })
+    .await
+}
+
+/// The body of `POST /parse_function_call`.
+pub(crate) struct ParseCallRequest {
+    text: String,
+    tools: Value,
+}
+
+impl ParseCallRequest {
+    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::new(body)?;
+        check_parser(&mut fields, "tool_call_parser")?;
+        let text = text(&mut fields)?;
+        let tools = fields.take_value("tools").unwrap_or_default();
+        fields.finish("/parse_function_call")?;
+        Ok(ParseCallRequest { text, tools })
+    }
+}
+
+/// The body of `POST /separate_reasoning`.
+pub(crate) struct ParseReasoningRequest {
+    text: String,
+    mode: ThinkingMode,
+}
+
+impl ParseReasoningRequest {
+    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
         let mut fields = Fields::new(body)?;
         check_parser(&mut fields, "reasoning_parser")?;
         let text = text(&mut fields)?;
@@ -57,12 +88,9 @@ pub(super) async fn separate_reasoning(
             None => ThinkingMode::Adaptive,
             Some(mode) => crate::openai::thinking::mode_of("thinking_mode", &mode)?,
         };
-        let options = ParserOptions { thinking_mode: mode, parse_tools: false, ..options(&app) };
-        let parsed = parse(options, &text);
-        let reasoning = parsed.reasoning.unwrap_or_default();
-        Ok(Json(json!({"reasoning_text": reasoning, "text": parsed.content.unwrap_or_default()})))
-    })
-    .await
+        fields.finish("/separate_reasoning")?;
+        Ok(ParseReasoningRequest { text, mode })
+    }
 }
 
 fn options(app: &App) -> ParserOptions {

@@ -50,7 +50,7 @@ pub(super) async fn tokenize(
     .await
 }
 
-fn raw(
+pub(crate) fn raw(
     tokenizer: &m3_core::text::tokenizer::Tokenizer,
     body: Value,
     check: impl Fn(Option<&str>) -> Result<(), ApiError>,
@@ -106,18 +106,34 @@ pub(super) async fn detokenize(
 ) -> Result<Json<Value>, ApiError> {
     let serving = app.serving()?;
     let tokenizer = &text_side(serving)?.tokenizer;
-    let mut fields = Fields::new(body)?;
-    check_model(serving, fields.take::<String>("model")?.as_deref())?;
-    let tokens: Vec<Value> = fields
-        .take("tokens")?
-        .ok_or_else(|| ApiError::invalid("tokens", "tokens is missing; expected a list of token ids"))?;
-    let tokens = ids(&tokens, "tokens")?;
+    let DetokenizeRequest { model, tokens, skip_special } = DetokenizeRequest::read(body)?;
+    check_model(serving, model.as_deref())?;
     let vocab_size = serving.model.limits.vocab_size;
     if let Some(id) = tokens.iter().find(|id| **id >= vocab_size) {
         let sentence = format!("tokens has {id}; ids go from 0 to {}", vocab_size - 1);
         return Err(ApiError::invalid("tokens", sentence));
     }
-    let text = tokenizer.decode(&tokens, fields.switch("skip_special_tokens", false)?);
-    fields.finish("/detokenize")?;
+    let text = tokenizer.decode(&tokens, skip_special);
     Ok(Json(json!({ "prompt": text, "text": text })))
+}
+
+/// The body of `POST /detokenize`.
+pub(crate) struct DetokenizeRequest {
+    model: Option<String>,
+    tokens: Vec<u32>,
+    skip_special: bool,
+}
+
+impl DetokenizeRequest {
+    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::new(body)?;
+        let model = fields.take("model")?;
+        let tokens: Vec<Value> = fields
+            .take("tokens")?
+            .ok_or_else(|| ApiError::invalid("tokens", "tokens is missing; expected a list of token ids"))?;
+        let tokens = ids(&tokens, "tokens")?;
+        let skip_special = fields.switch("skip_special_tokens", false)?;
+        fields.finish("/detokenize")?;
+        Ok(DetokenizeRequest { model, tokens, skip_special })
+    }
 }

@@ -32,7 +32,7 @@ pub trait Named {
 }
 
 /// Turns the events of one request into chunks.
-pub trait Shape: Send + 'static {
+pub trait Shape: Send + Unpin + 'static {
     /// A chunk on the wire.
     type Chunk: Serialize + Named + Send;
     /// A whole answer on the wire.

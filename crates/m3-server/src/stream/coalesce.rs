@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use m3_core::text::parse::Delta;
 
-use crate::generate::{ChoiceEvent, Done, Output};
+use crate::generate::{ChoiceEvent, Done, Output, Patience};
 
 /// When held text is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,8 +166,32 @@ impl Coalescer {
         }
     }
 
-    /// When [`Coalescer::tick`] has something to do at the latest.
-    pub(super) fn due(&self) -> Option<Instant> {
+    /// How patiently to wait for the next token, and when [`Coalescer::tick`] has something to do at the latest.
+    /// `is_eager` tells of an answer whether its next token may be more than text.
+    pub(super) fn next_look(
+        &self,
+        now: Instant,
+        is_eager: impl Fn(usize) -> bool,
+    ) -> (Patience, Option<Instant>) {
+        if self.pacing.is_off() || self.pacing.gather.is_zero() {
+            return (Patience::AtOnce, self.due());
+        }
+        let (mut patient, mut look) = (true, None::<Instant>);
+        for (index, held) in self.held.iter().enumerate() {
+            let at = held.since.map(|since| since + self.pacing.gather);
+            // Text that is old enough and still too short goes with the next token.
+            patient &= at.is_none_or(|at| now < at) && !is_eager(index);
+            let at = at.into_iter().chain(held.due(&self.pacing)).min();
+            look = look.into_iter().chain(at).min();
+        }
+        match patient {
+            true => (Patience::Gather(self.pacing.gather), look),
+            false => (Patience::AtOnce, self.due()),
+        }
+    }
+
+    /// When something held has to be sent at the latest.
+    fn due(&self) -> Option<Instant> {
         self.held.iter().filter_map(|held| held.due(&self.pacing)).min()
     }
 
