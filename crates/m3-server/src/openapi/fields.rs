@@ -159,6 +159,7 @@ const MESSAGES: &[Field] = &[
     ("tools", "array", "with input_schema"),
     ("tool_choice", "object", "type is auto, any, tool or none"),
     ("output_config", "object", "effort, format"),
+    ("output_format", "object", "the older name of output_config.format"),
 ];
 
 #[rustfmt::skip]
