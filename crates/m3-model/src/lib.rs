@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod config;
+pub mod convert;
 pub mod error;
 pub mod formats;
 pub mod names;

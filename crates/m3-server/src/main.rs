@@ -54,6 +54,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
         Command::Tokenize => tools::tokenize(parsed),
         Command::Render => tools::render(parsed),
         Command::Parse => tools::parse(parsed),
+        Command::Convert => tools::convert(parsed),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use support::shared_data;
 
 fn bundled() -> String {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/m3-nano").to_owned()
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/random/m3-nano").to_owned()
 }
 
 fn run(args: &[&str], input: &str) -> Output {

@@ -263,7 +263,7 @@ const SCRIPT: &str = "The server streams this answer again and again so that its
                       of a model, which a real device would add to it. ";
 
 fn model(root: &Path, step_us: u64) -> Result<Folder> {
-    let source = root.join("models/m3-nano");
+    let source = root.join("tests/data/random/m3-nano");
     let folder = Folder(std::env::temp_dir().join(format!("m3-bench-{}-{step_us}", std::process::id())));
     std::fs::create_dir_all(&folder.0)?;
     for entry in std::fs::read_dir(&source)? {

@@ -1,8 +1,8 @@
-//! The miniature's JSON files and sizes, in the released naming shape.
+//! The random miniature's JSON files and sizes, in the released naming shape.
 
 use serde_json::{Value, json};
 
-pub(super) const HIDDEN: usize = 256;
+pub(super) const HIDDEN: usize = 64;
 pub(super) const HEADS: usize = 4;
 pub(super) const KV_HEADS: usize = 2;
 pub(super) const HEAD_DIM: usize = 128;
@@ -11,10 +11,10 @@ pub(super) const LAYERS: usize = 4;
 pub(super) const EXPERTS: usize = 8;
 pub(super) const EXPERT_WIDTH: usize = 64;
 pub(super) const SHARED_WIDTH: usize = 64;
-pub(super) const DENSE_WIDTH: usize = 512;
-pub(super) const VISION_HIDDEN: usize = 160;
+pub(super) const DENSE_WIDTH: usize = 128;
+pub(super) const VISION_HIDDEN: usize = 80;
 pub(super) const VISION_LAYERS: usize = 2;
-pub(super) const VISION_WIDTH: usize = 640;
+pub(super) const VISION_WIDTH: usize = 160;
 /// 256 bytes, the learned merges, 61 added tokens, three padding rows as in M3.
 pub(super) const MERGES: usize = 704;
 pub(super) const VOCAB: usize = 256 + MERGES + 61 + 3;
@@ -45,7 +45,7 @@ pub(super) fn model() -> Vec<u8> {
         "text_config": text(),
         "vision_config": {
             "model_type": "clip_vision_model", "hidden_size": VISION_HIDDEN, "num_hidden_layers": VISION_LAYERS,
-            "num_attention_heads": 2, "intermediate_size": VISION_WIDTH, "patch_size": 14, "image_size": 2016,
+            "num_attention_heads": 1, "intermediate_size": VISION_WIDTH, "patch_size": 14, "image_size": 2016,
             "num_channels": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "position_embedding_type": "rope",
             "rope_mode": "3d", "rope_theta": 10000.0, "attention_dropout": 0.0, "projection_dim": HIDDEN,
             "vision_segment_max_frames": 4, "img_token_compression_config": merge,

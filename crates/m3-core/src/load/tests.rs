@@ -117,7 +117,7 @@ impl Backend for WatchedRank {
 }
 
 fn nano() -> Arc<Checkpoint> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/m3-nano");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano");
     Arc::new(Checkpoint::open(&folder).unwrap())
 }
 

@@ -14,6 +14,7 @@ fn about(command: Command) -> &'static str {
              server's normalisation (--model DIR, or --chat-template FILE --tokenizer FILE)"
         }
         Command::Parse => "m3 parse: JSON lines with model output in, reasoning, content and tool calls out",
+        Command::Convert => "m3 convert DIR --to mxfp8 --out DIR: a bf16 checkpoint's MXFP8 twin",
     }
 }
 

@@ -12,17 +12,19 @@ pub enum Command {
     Tokenize,
     Render,
     Parse,
+    Convert,
 }
 
 impl Command {
     /// All, with the words that name them.
-    pub const ALL: [(&'static str, Command); 6] = [
+    pub const ALL: [(&'static str, Command); 7] = [
         ("serve", Command::Serve),
         ("chat", Command::Chat),
         ("backends", Command::Backends),
         ("tokenize", Command::Tokenize),
         ("render", Command::Render),
         ("parse", Command::Parse),
+        ("convert", Command::Convert),
     ];
 
     /// The word on the command line.
@@ -70,7 +72,7 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-use Command::{Backends, Chat, Parse, Render, Serve, Tokenize};
+use Command::{Backends, Chat, Convert, Parse, Render, Serve, Tokenize};
 use Effect::{Harmless, NotYet, Only, Set};
 use Kind::{Many, Switch, Value};
 
@@ -78,7 +80,7 @@ const ENGINE: &[Command] = &[Serve, Chat];
 const HTTP: &[Command] = &[Serve];
 const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render, Parse];
 const PLUGINS: &[Command] = &[Serve, Chat, Backends];
-const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse];
+const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse, Convert];
 
 const fn row(
     name: &'static str,
@@ -116,6 +118,8 @@ pub const FLAGS: &[Flag] = &[
     row("quantization", &["-q"], Value("NAME"), Set, ENGINE, "must be what the checkpoint holds: auto, mxfp8 or none"),
     row("enable-lora", &[], Switch, NotYet, ENGINE, "adapters are not built"),
     row("lora-paths", &["lora-modules"], Many("NAME=PATH"), NotYet, ENGINE, "adapters are not built"),
+    row("to", &[], Value("FORMAT"), Set, &[Convert], "format of the converted weights: mxfp8"),
+    row("out", &[], Value("DIR"), Set, &[Convert], "new or empty folder for the converted checkpoint"),
     // Backend.
     row("backend", &[], Value("auto|NAME|PATH"), Set, PLUGINS, "device plugin (auto takes the best score)"),
     row("backend-dir", &[], Value("DIR"), Set, PLUGINS, "folder to look for plugins in, beside the executable's"),

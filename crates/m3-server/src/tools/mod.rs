@@ -1,6 +1,7 @@
 //! Commands for people who debug templates, tokens and parsers: plain functions over standard input and output.
 //! JSON lines in, JSON lines out; a line that fails gives `{"error": …}` and the next one goes on.
 
+mod convert;
 mod parse;
 mod render;
 mod tokenize;
@@ -16,6 +17,11 @@ use m3_core::text::tokenizer::Tokenizer;
 
 pub use parse::{ParseLine, parse_line};
 pub use render::{RenderLine, render_line};
+
+/// `m3 convert`.
+pub fn convert(parsed: &Parsed) -> anyhow::Result<()> {
+    convert::run(parsed)
+}
 
 /// `m3 parse`.
 pub fn parse(parsed: &Parsed) -> anyhow::Result<()> {

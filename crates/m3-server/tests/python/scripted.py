@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 
-BUNDLED = pathlib.Path(__file__).resolve().parents[4] / "models" / "m3-nano"
+BUNDLED = pathlib.Path(__file__).resolve().parents[4] / "tests" / "data" / "random" / "m3-nano"
 NAME = "scripted"
 # Ends a turn in the bundled vocabulary.
 END_OF_TURN = 980

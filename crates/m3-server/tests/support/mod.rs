@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 pub fn bundled() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/m3-nano")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano")
 }
 
 pub fn tokenizer() -> Tokenizer {

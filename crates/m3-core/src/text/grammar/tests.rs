@@ -29,7 +29,7 @@ pub(super) struct World {
 pub(super) fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/m3-nano");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano");
         let tokenizer = Arc::new(Tokenizer::from_dir(&dir).unwrap());
         let added = tokenizer.added_tokens().iter().map(|token| (token.id, token.content.as_str()));
         let markers = Markers::from_added_tokens(added);

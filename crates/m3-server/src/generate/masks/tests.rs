@@ -7,7 +7,7 @@ use super::*;
 use crate::model::markers;
 
 fn nano() -> Arc<Tokenizer> {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/m3-nano");
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/random/m3-nano");
     Arc::new(Tokenizer::from_dir(dir.as_ref()).unwrap())
 }
 
