@@ -108,12 +108,20 @@ enum Task {
     },
     /// Remake the corpus of odd pictures and what the pinned Pillow sees in them.
     Pictures,
-    /// Remake the bundled miniature model.
+    /// Remake the tests' random miniature, or measure the bundled one.
     Nano {
         /// Only compare with the committed files.
         #[arg(long)]
         check: bool,
+        #[command(subcommand)]
+        task: Option<NanoTask>,
     },
+}
+
+#[derive(Subcommand)]
+enum NanoTask {
+    /// The table of the model card, through `m3 serve`.
+    Eval(nano::eval::Arguments),
 }
 
 /// The workspace's folder.
@@ -156,6 +164,7 @@ fn run(task: Task) -> Result<()> {
         Task::Pictures => pictures::run(&root),
         Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
         Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),
-        Task::Nano { check } => nano::run(&root, check),
+        Task::Nano { task: Some(NanoTask::Eval(arguments)), .. } => nano::eval::evaluate(&root, &arguments),
+        Task::Nano { check, task: None } => nano::run(&root, check),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     if with_python {
         crate::kernels::gate(root)?;
         crate::clients::test(root)?;
+        crate::nano::eval::quick(root)?;
         crate::ui::test(root)?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;

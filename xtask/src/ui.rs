@@ -31,7 +31,7 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     let status = Command::new("node")
         .arg("test_page.mjs")
         .env("M3_BINARY", target_folder(root).join("debug/m3"))
-        .env("M3_MODELS", root.join("models"))
+        .env("M3_MODELS", root.join("tests/data/random"))
         .env("CHROMIUM", path_of(browser)?)
         .current_dir(&folder)
         .status()

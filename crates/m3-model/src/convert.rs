@@ -168,7 +168,12 @@ fn quantised(tensor: &TensorData<'_>) -> [Stored; 2] {
     let name = &tensor.spec.name;
     [
         Stored { name: name.clone(), dtype: Dtype::F8_E4M3, shape, bytes: codes },
-        Stored { name: format!("{name}_scale_inv"), dtype: Dtype::U8, shape: vec![rows, groups], bytes: scales },
+        Stored {
+            name: format!("{name}_scale_inv"),
+            dtype: Dtype::U8,
+            shape: vec![rows, groups],
+            bytes: scales,
+        },
     ]
 }
 

@@ -108,7 +108,8 @@ async fn pages_for_one_request_serve_many_one_after_the_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shapes_alone_can_be_served_for_measurements() {
     let folder = tempfile::tempdir().unwrap();
-    let nano = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano/config.json");
+    let nano =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano/config.json");
     std::fs::copy(nano, folder.path().join("config.json")).unwrap();
     let flags = ["--backend", "cpu", "--kv-cache-memory-bytes", "64M", "--threads", "1"];
     let dummy = ["--load-format", "dummy", "--skip-tokenizer-init"];

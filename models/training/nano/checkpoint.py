@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .config import Sizes, other_files
+from .config import other_files
 from .model import Attention, Experts, Feed, Nano
 
 #: Names of the vision layers' parameters here and in the released files.
@@ -79,18 +79,9 @@ def save(model: Nano, folder: Path) -> None:
 
 @torch.no_grad()
 def load(model: Nano, folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: value for path in sorted(folder.glob("*.safetensors")) for name, value in load_file(path).items()}
+    text_only = not any(name.startswith("vision_tower") for name in tensors)
     for name, value in views(model).items():
+        if text_only and not name.startswith("language_model"):
+            continue
         value.copy_(tensors[name].reshape(value.shape))
-
-
-def fresh(folder: Path, sizes: Sizes, seed: int, scale: float) -> Nano:
-    """A random model with nothing left at zero, saved: what the engine's reference is compared on."""
-    torch.manual_seed(seed)
-    model = Nano(sizes)
-    with torch.no_grad():
-        for _, parameter in model.named_parameters():
-            parameter.add_(torch.randn_like(parameter) * scale)
-    save(model, folder)
-    load(model, folder)
-    return model

@@ -32,13 +32,28 @@ class Sizes:
     vision_heads: int = 2
     vision_layers: int = 2
     vision_mlp: int = 640
+    projector: int = 256
 
     def sparse(self, layer: int) -> bool:
         return layer >= self.dense_layers
 
 
 #: For tests on a CPU: every part is there, nothing is large.
-TINY = Sizes(hidden=64, layers=3, heads=2, groups=1, experts=8, dense=128)
+TINY = Sizes(hidden=64, layers=3, heads=2, groups=1, experts=8, dense=128, projector=64)
+
+
+def read(config: dict[str, Any]) -> Sizes:
+    """Sizes from a `config.json` of shape A."""
+    text, vision = config["text_config"], config["vision_config"]
+    sparse = text["sparse_attention_config"]
+    return Sizes(
+        hidden=text["hidden_size"], layers=text["num_hidden_layers"], dense_layers=text["moe_layer_freq"].count(0), heads=text["num_attention_heads"],
+        groups=text["num_key_value_heads"], head=text["head_dim"], rotary=text["rotary_dim"], theta=float(text["rope_theta"]),
+        block=sparse["sparse_block_size"], top_blocks=sparse["sparse_topk_blocks"], experts=text["num_local_experts"], chosen=text["num_experts_per_tok"],
+        expert=text["intermediate_size"], shared=text["shared_intermediate_size"], dense=text["dense_intermediate_size"], vocab=text["vocab_size"],
+        context=min(text["max_position_embeddings"], 32768), vision=vision["hidden_size"], vision_heads=vision["num_attention_heads"],
+        vision_layers=vision["num_hidden_layers"], vision_mlp=vision["intermediate_size"], projector=config["projector_hidden_size"],
+    )
 
 
 def model_config(sizes: Sizes) -> dict[str, Any]:
@@ -72,7 +87,7 @@ def model_config(sizes: Sizes) -> dict[str, Any]:
         "architectures": ["MiniMaxM3SparseForConditionalGeneration"], "model_type": "minimax_m3_vl", "torch_dtype": "bfloat16",
         "text_config": text, "vision_config": vision, "img_token_compression_config": merge,
         "image_token_index": token_id("]<]image[>["), "video_token_index": token_id("]<]video[>["),
-        "projector_hidden_size": sizes.hidden, "projector_hidden_act": "gelu", "multimodal_projector_bias": True,
+        "projector_hidden_size": sizes.projector, "projector_hidden_act": "gelu", "multimodal_projector_bias": True,
         "process_image_mode": "dynamic_res", "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
     }
 

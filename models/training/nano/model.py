@@ -96,36 +96,44 @@ class Vision(nn.Module):
         self.patch = normal(s.vision, 1176, scale=1176**-0.5)
         self.pre, self.pre_bias = nn.Parameter(torch.ones(s.vision)), zeros(s.vision)
         self.layers = nn.ModuleList(VisionLayer(s.vision, s.vision_mlp) for _ in range(s.vision_layers))
-        self.project1, self.project1_bias = normal(s.hidden, s.vision, scale=s.vision**-0.5), zeros(s.hidden)
-        self.project2, self.project2_bias = normal(s.hidden, s.hidden, scale=s.hidden**-0.5), zeros(s.hidden)
-        self.merge1, self.merge1_bias = normal(s.hidden, 4 * s.hidden, scale=(4 * s.hidden) ** -0.5), zeros(s.hidden)
-        self.merge2, self.merge2_bias = normal(s.hidden, s.hidden, scale=s.hidden**-0.5), zeros(s.hidden)
+        between = s.projector
+        self.project1, self.project1_bias = normal(between, s.vision, scale=s.vision**-0.5), zeros(between)
+        self.project2, self.project2_bias = normal(s.hidden, between, scale=between**-0.5), zeros(s.hidden)
+        self.merge1, self.merge1_bias = normal(between, 4 * s.hidden, scale=(4 * s.hidden) ** -0.5), zeros(between)
+        self.merge2, self.merge2_bias = normal(s.hidden, between, scale=between**-0.5), zeros(s.hidden)
         #: Thrown away after training: reads what lies in each cell.
         self.probe, self.probe_bias = zeros(41, s.hidden), zeros(41)
 
-    def angles(self, times: int, device: torch.device) -> Tensor:
-        """`[times * 64, 39]`: 13 frequencies for each of t, y, x."""
+    def angles(self, places: Tensor) -> Tensor:
+        """Grid places (t, y, x) `[N, 3]` to angles `[N, 3 * frequencies]`."""
         wide = self.sizes.vision // self.sizes.vision_heads
         count = int(wide / 3 / 2)
         frequencies = 10000.0 ** (-2.0 * torch.arange(count, dtype=torch.float64) / (2 * count))
-        return (coordinates(times).double()[:, :, None] * frequencies).flatten(1).float().to(device)
+        return (places.double()[:, :, None] * frequencies).flatten(1).float()
 
     def forward(self, pictures: Tensor, clips: Tensor, call: Callable[..., Any]) -> Tensor:
         """Rows `[P, 64, 1176]` and `[V, 256, 1176]` to features `[(P + 4 V) * 16, hidden]`."""
-        rows = torch.cat([pictures.flatten(0, 1), clips.flatten(0, 1)]).to(layers.DTYPE)
+        rows = torch.cat([pictures.flatten(0, 1), clips.flatten(0, 1)])
+        places = torch.cat([coordinates(1).repeat(pictures.shape[0], 1), coordinates(4).repeat(clips.shape[0], 1)])
         split = pictures.shape[0] * pictures.shape[1]
-        angle = torch.cat([self.angles(1, rows.device).repeat(pictures.shape[0], 1), self.angles(4, rows.device).repeat(clips.shape[0], 1)])
+        return call(self.project, self.tower(rows, places, [(split, 64), (rows.shape[0] - split, 256)], call))
+
+    def tower(self, rows: Tensor, places: Tensor, runs: list[tuple[int, int]], call: Callable[..., Any]) -> Tensor:
+        """Patch rows to tower outputs; `runs` says how many rows attend in runs of which length, in order."""
+        angle = self.angles(places).to(rows.device)
         cos, sin = angle.cos(), angle.sin()
-        x = layers.linear(rows, self.patch)
+        x = layers.linear(rows.to(layers.DTYPE), self.patch)
         x = torch.nn.functional.layer_norm(x.float(), (x.shape[-1],), self.pre, self.pre_bias, 1e-5).to(x.dtype)
         for layer in self.layers:
             weight, bias = torch.cat([layer.q, layer.k, layer.v]), torch.cat([layer.q_bias, layer.k_bias, layer.v_bias])
             q, k, v = call(layers.vision_project, x, layer.norm1, layer.norm1_bias, weight, bias, self.sizes.vision_heads, cos, sin)
-            parts = [attention.segments(q[:split], k[:split], v[:split], 64)] if split else []
-            if split < x.shape[0]:
-                parts.append(attention.segments(q[split:], k[split:], v[split:], 256))
+            parts, at = [], 0
+            for count, length in runs:
+                if count:
+                    parts.append(attention.segments(q[at : at + count], k[at : at + count], v[at : at + count], length))
+                at += count
             x = call(layers.vision_finish, x, torch.cat(parts), layer.o, layer.o_bias, layer.norm2, layer.norm2_bias, layer.fc1, layer.fc1_bias, layer.fc2, layer.fc2_bias)
-        return call(self.project, x)
+        return x
 
     def project(self, x: Tensor) -> Tensor:
         gelu = torch.nn.functional.gelu

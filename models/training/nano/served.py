@@ -29,7 +29,7 @@ from .tools import tools
 SEED = 20_261_130
 MARKERS = re.compile(r"\]<\]|\[>\[|</?mm:think>|\]~b\]|\]~!b\[|\[e~\[|</?tool_call>|<invoke|</invoke>")
 #: Mean tokens of a line of the haystack, and of everything around it.
-LINE_TOKENS, FRAME_TOKENS = 14.35, 95
+LINE_TOKENS, FRAME_TOKENS = 10.15, 95
 
 
 @dataclass

@@ -20,9 +20,9 @@ inventory::submit! {
 /// Longest time for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(40);
 
-/// The bundled model's folder.
+/// The tests' random model.
 pub fn bundled() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/m3-nano")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano")
 }
 
 /// A running server; it ends with the value.

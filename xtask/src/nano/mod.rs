@@ -8,6 +8,7 @@
 
 mod bpe;
 mod config;
+pub(crate) mod eval;
 mod weights;
 
 use anyhow::{Context, Result, ensure};

@@ -25,7 +25,10 @@ pub(super) fn run(parsed: &Parsed) -> anyhow::Result<()> {
     writeln!(
         std::io::stdout(),
         "{out}: {} tensors in MXFP8, {} copied, {} bytes in {} file(s)",
-        done.quantised, done.copied, done.bytes, done.files
+        done.quantised,
+        done.copied,
+        done.bytes,
+        done.files
     )?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 // `m3 serve` with a model whose answer is known (the scripted backend behind the bundled tokenizer and template), and a
 // page of headless Chromium on it that fails the test on whatever the browser complains of.
 //
-// Needs M3_BINARY, with the plugins beside it, M3_MODELS, the folder of bundled models, and CHROMIUM.
+// Needs M3_BINARY, with the plugins beside it, M3_MODELS, the folder of the tests' random model, and CHROMIUM.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
