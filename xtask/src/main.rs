@@ -108,6 +108,8 @@ enum Task {
     },
     /// Remake the corpus of odd pictures and what the pinned Pillow sees in them.
     Pictures,
+    /// Remake the table of resized pictures that resizing is held to, with the pinned torch and Pillow (3 GB).
+    ResizeOracle,
     /// Remake the tests' random miniature, or measure the bundled one.
     Nano {
         /// Only compare with the committed files.
@@ -164,6 +166,7 @@ fn run(task: Task) -> Result<()> {
         Task::Pictures => pictures::run(&root),
         Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
         Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),
+        Task::ResizeOracle => pictures::resize_oracle(&root),
         Task::Nano { task: Some(NanoTask::Eval(arguments)), .. } => nano::eval::evaluate(&root, &arguments),
         Task::Nano { check, task: None } => nano::run(&root, check),
     }

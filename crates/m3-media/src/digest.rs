@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_changes_patches_changes_the_digest() {
+    fn g9_everything_that_changes_patches_changes_the_digest() {
         let geometry = Geometry::default();
         let other_colours = Geometry { mean: [0.5; 3], ..geometry };
         let frames = [0, 30, 59];

@@ -20,6 +20,7 @@ pub mod size;
 pub mod sniff;
 pub mod source;
 pub mod video;
+pub mod view;
 
 pub use decode::decode_image;
 pub use error::{Error, Kind, Result};

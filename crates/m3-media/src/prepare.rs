@@ -88,22 +88,24 @@ pub fn image(
     Ok(prepared(&plan, &frames, recipe.digest(file), geometry))
 }
 
-/// Prepares the chosen frames of a video.
+/// Prepares the chosen frames of a video. They are of the size `from`, or resized from it already.
 pub fn video(
     clip: &Clip,
-    file: &FileDigest,
+    (file, from): (&FileDigest, Size),
     (rule, sampling): (Rule, Sampling),
     geometry: &Geometry,
     max_tokens: usize,
 ) -> Result<Prepared> {
-    let Some(first) = clip.frames.first() else {
-        return Err(Error::Shape("the video has no frame".to_owned()));
-    };
-    let from = first.size();
-    if clip.frames.len() != clip.frame_indices.len() || clip.frames.iter().any(|frame| frame.size() != from) {
-        return Err(Error::Shape("the video's frames differ in size".to_owned()));
+    if clip.frames.is_empty() || clip.frames.len() != clip.frame_indices.len() {
+        let (frames, indices) = (clip.frames.len(), clip.frame_indices.len());
+        return Err(Error::Shape(format!("the video has {frames} frames for {indices} places")));
     }
     let plan = Plan::new(clip.frames.len(), from, rule, geometry, max_tokens)?;
+    let fits = |frame: &&Picture| frame.size() == from || frame.size() == plan.to;
+    if let Some(frame) = clip.frames.iter().find(|frame| !fits(frame)) {
+        let size = frame.size();
+        return Err(Error::Shape(format!("a frame of the video is {size}, the first one was {from}")));
+    }
     let frames = clip.frames.iter().map(|frame| resize(frame, plan.to)).collect::<Result<Vec<_>>>()?;
     let chosen = Some((sampling, &clip.frame_indices[..]));
     let recipe = Recipe { from, to: plan.to, rule, geometry, frames: chosen };

@@ -111,11 +111,13 @@ fn by_long_side(from: Size, unit: u32, max_side: u32) -> Result<Size> {
     let (height, width) = (f64::from(from.height), f64::from(from.width));
     let (long, short) = (height.max(width), height.min(width));
     let (cap, least) = (f64::from(max_side), f64::from(MIN_SIDE));
-    let scale = match () {
-        () if long > cap => cap / long,
+    let scale = if long > cap {
+        cap / long
+    } else if short < least {
         // Enlarging a narrow picture must not lift its long side over the cap.
-        () if short < least => (least / short).min(cap / long),
-        () => 1.0,
+        (least / short).min(cap / long)
+    } else {
+        1.0
     };
     let unit = f64::from(unit);
     let size =

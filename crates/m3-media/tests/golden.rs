@@ -82,9 +82,15 @@ fn a_clip_becomes_its_times_and_tokens() {
     let video = m3_media::picture::Meta { width: 640, height: 360, fps: 30.0, total_frames: 100 };
     let frame_indices = Sampling::default().choose(&video, 768).expect("within limits");
     let frame = Picture { width: 640, height: 360, rgb: vec![9; 640 * 360 * 3] };
+    let frame_size = frame.size();
     let clip = Clip { frames: vec![frame; frame_indices.len()], frame_indices, fps: 30.0, total_frames: 100 };
-    let ours =
-        prepare::video(&clip, &[0; 32], (Rule::VIDEO, Sampling::default()), &Geometry::default(), 10_000);
+    let ours = prepare::video(
+        &clip,
+        (&[0; 32], frame_size),
+        (Rule::VIDEO, Sampling::default()),
+        &Geometry::default(),
+        10_000,
+    );
     let ours = ours.expect("the example");
     assert_eq!((ours.grid, ours.tokens_per_time, ours.tokens()), ([3, 26, 46], 299, 897));
     assert_eq!(ours.timestamps, ["0.0", "2.0", "3.3"]);

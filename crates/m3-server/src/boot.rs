@@ -17,6 +17,7 @@ use crate::backends;
 use crate::info::{Computer, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
+use crate::vision::VisionSide;
 use crate::weights::Weights;
 
 /// Requests computed at once, when nothing is said.
@@ -275,9 +276,19 @@ fn served_model(
             [weights.config().image_token_id, weights.config().video_token_id],
         ),
         random_seed: options.model.random_seed,
+        vision: vision_side(weights, text.as_ref(), &options.model),
         template_kwargs: options.model.template_kwargs.clone(),
         text,
     }
+}
+
+/// What the model takes besides text, unless the operator wants text alone.
+fn vision_side(weights: &Weights, text: Option<&TextSide>, options: &ModelOptions) -> Option<VisionSide> {
+    if options.text_only {
+        return None;
+    }
+    let tokenizer = text.map(|text| text.tokenizer.as_ref());
+    VisionSide::of(weights.config(), tokenizer, options.size_rule, options.media_limits)
 }
 
 /// What a folder's model is called when nobody names it.

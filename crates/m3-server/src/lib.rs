@@ -32,4 +32,5 @@ pub mod stream;
 pub mod strict;
 pub mod tools;
 pub mod ui;
+pub mod vision;
 pub mod weights;

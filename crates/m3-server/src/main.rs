@@ -55,6 +55,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
         Command::Render => tools::render(parsed),
         Command::Parse => tools::parse(parsed),
         Command::Convert => tools::convert(parsed),
+        Command::Media => tools::media(parsed),
     }
 }
 

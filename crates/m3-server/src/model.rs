@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::args::ModelOptions;
 use crate::generate::masks::TokenIndex;
 use crate::openai::generation::{Generation, Limits};
+use crate::vision::VisionSide;
 
 /// What requests are checked against and rendered with.
 pub struct ServedModel {
@@ -25,6 +26,8 @@ pub struct ServedModel {
     pub created: u64,
     /// `None` with `--skip-tokenizer-init`.
     pub text: Option<TextSide>,
+    /// `None` when the checkpoint takes text only.
+    pub vision: Option<VisionSide>,
     pub limits: Limits,
     pub max_context: usize,
     pub sampling_defaults: SamplingDefaults,

@@ -303,7 +303,7 @@ async fn before_the_model_is_there_only_probes_and_metrics_answer() {
     let base = format!("http://{}", listener.local_addr().unwrap());
     let router = m3_server::routes::router(std::sync::Arc::clone(&app));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let client = reqwest::Client::new();
+    let client = support::http_client();
     let get = async |path: &str| {
         let response = client.get(format!("{base}{path}")).send().await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())

@@ -62,7 +62,7 @@ async fn fields_are_named() {
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]}),
             400,
-            "messages[0].content[0].type",
+            "messages[0].content[0]",
         ),
         (
             json!({"tools": [{"type": "function", "function": {"name": "a b"}}]}),

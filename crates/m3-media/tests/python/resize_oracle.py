@@ -1,6 +1,6 @@
 """Makes tests/data/resize.json and small pictures beside it: what the pinned torch and Pillow resize made-up pictures to.
 
-Run by `cargo xtask media-oracle`; the Rust tests read its output and need no Python. torch's 8-bit bicubic resizing with
+Run by `cargo xtask resize-oracle`; the Rust tests read its output and need no Python. torch's 8-bit bicubic resizing with
 antialiasing is what the released processor uses. Pillow's differs from it by rounding; how far is recorded.
 """
 

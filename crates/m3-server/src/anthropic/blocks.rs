@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::image::image_part;
+use crate::conversation::Parts;
 use crate::error::{ApiError, cut};
 use crate::openai::fields::kind;
 use crate::rename::Renames;
@@ -100,23 +102,32 @@ impl Conversation {
 
     /// Results come before the text beside them, because they answer the turn before.
     fn user(&mut self, blocks: &[Value], path: String) -> Result<(), ApiError> {
-        let (mut text, mut results) = (String::new(), 0);
+        let (mut parts, mut results) = (Parts::default(), 0);
         for (at, block) in blocks.iter().enumerate() {
             let block_path = format!("{path}.content[{at}]");
             if type_of(block, &block_path)? == "tool_result" {
                 let id = string(block, "tool_use_id", &block_path)?;
-                let content = result_text(block.get("content"), &format!("{block_path}.content"))?;
+                let content = result_parts(block.get("content"), &format!("{block_path}.content"))?;
+                let content = self.content(content);
                 let message = json!({"role": "tool", "tool_call_id": id, "content": content});
                 self.push(message, block_path);
                 results += 1;
             } else {
-                text.push_str(&text_block(block, &block_path)?);
+                add_block(&mut parts, block, &block_path)?;
             }
         }
-        if results == 0 || !text.is_empty() {
-            self.push(json!({"role": "user", "content": text}), path);
+        if results == 0 || !parts.is_empty() {
+            let content = self.content(parts);
+            self.push(json!({"role": "user", "content": content}), path);
         }
         Ok(())
+    }
+
+    /// The content of the message that is pushed next.
+    fn content(&mut self, parts: Parts) -> Value {
+        let (content, names) = parts.finish(self.messages.len());
+        self.calls.extend(names);
+        content
     }
 
     /// Blocks may come in any order: thinking, text and calls each have their place in M3's form.
@@ -156,20 +167,30 @@ fn without_billing(text: String) -> String {
     }
 }
 
-fn result_text(content: Option<&Value>, path: &str) -> Result<String, ApiError> {
+fn result_parts(content: Option<&Value>, path: &str) -> Result<Parts, ApiError> {
+    let mut parts = Parts::default();
     match content {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) => parts.text(text, path),
         Some(Value::Array(blocks)) => {
-            let texts =
-                blocks.iter().enumerate().map(|(at, block)| text_block(block, &format!("{path}[{at}]")));
-            texts.collect()
+            let mut blocks = blocks.iter().enumerate();
+            blocks.try_for_each(|(at, block)| add_block(&mut parts, block, &format!("{path}[{at}]")))?;
         }
         Some(other) => {
-            let sentence = format!("{path} is {}; expected text or a list of text blocks", kind(other));
-            Err(ApiError::invalid(path, sentence))
+            let sentence = format!("{path} is {}; expected text or a list of blocks", kind(other));
+            return Err(ApiError::invalid(path, sentence));
         }
     }
+    Ok(parts)
+}
+
+/// A text or image block.
+fn add_block(parts: &mut Parts, block: &Value, path: &str) -> Result<(), ApiError> {
+    match type_of(block, path)? {
+        "image" => parts.media(image_part(block, path)?, path),
+        _ => parts.text(&text_block(block, path)?, path),
+    }
+    Ok(())
 }
 
 fn type_of<'a>(block: &'a Value, path: &str) -> Result<&'a str, ApiError> {
@@ -179,7 +200,7 @@ fn type_of<'a>(block: &'a Value, path: &str) -> Result<&'a str, ApiError> {
     string(block, "type", path)
 }
 
-fn string<'a>(block: &'a Value, name: &str, path: &str) -> Result<&'a str, ApiError> {
+pub(super) fn string<'a>(block: &'a Value, name: &str, path: &str) -> Result<&'a str, ApiError> {
     let param = format!("{path}.{name}");
     match block.get(name) {
         Some(Value::String(text)) => Ok(text),
@@ -196,7 +217,8 @@ fn text_block(block: &Value, path: &str) -> Result<String, ApiError> {
         "text" => Ok(string(block, "text", path)?.to_owned()),
         media @ ("image" | "document" | "container_upload" | "search_result") => {
             let param = format!("{path}.type");
-            let sentence = format!("{param} is \"{media}\"; this server takes text only");
+            let sentence =
+                format!("{param} is \"{media}\"; text, and images of users and tool results, are taken");
             Err(ApiError::unsupported(param, sentence))
         }
         other => {

@@ -5,6 +5,7 @@
 
 pub mod blocks;
 pub mod error;
+mod image;
 pub mod request;
 pub mod response;
 pub mod shape;

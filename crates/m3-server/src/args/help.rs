@@ -15,6 +15,9 @@ fn about(command: Command) -> &'static str {
         }
         Command::Parse => "m3 parse: JSON lines with model output in, reasoning, content and tool calls out",
         Command::Convert => "m3 convert DIR --to mxfp8 --out DIR: a bf16 checkpoint's MXFP8 twin",
+        Command::Media => {
+            "m3 media inspect FILE|URL: what an image or video becomes before the model sees it (--out draws its patches)"
+        }
     }
 }
 

@@ -13,11 +13,12 @@ pub enum Command {
     Render,
     Parse,
     Convert,
+    Media,
 }
 
 impl Command {
     /// All, with the words that name them.
-    pub const ALL: [(&'static str, Command); 7] = [
+    pub const ALL: [(&'static str, Command); 8] = [
         ("serve", Command::Serve),
         ("chat", Command::Chat),
         ("backends", Command::Backends),
@@ -25,6 +26,7 @@ impl Command {
         ("render", Command::Render),
         ("parse", Command::Parse),
         ("convert", Command::Convert),
+        ("media", Command::Media),
     ];
 
     /// The word on the command line.
@@ -72,7 +74,7 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-use Command::{Backends, Chat, Convert, Parse, Render, Serve, Tokenize};
+use Command::{Backends, Chat, Convert, Media, Parse, Render, Serve, Tokenize};
 use Effect::{Harmless, NotYet, Only, Set};
 use Kind::{Many, Switch, Value};
 
@@ -80,7 +82,7 @@ const ENGINE: &[Command] = &[Serve, Chat];
 const HTTP: &[Command] = &[Serve];
 const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render, Parse];
 const PLUGINS: &[Command] = &[Serve, Chat, Backends];
-const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse, Convert];
+const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse, Convert, Media];
 
 const fn row(
     name: &'static str,
@@ -119,7 +121,7 @@ pub const FLAGS: &[Flag] = &[
     row("enable-lora", &[], Switch, NotYet, ENGINE, "adapters are not built"),
     row("lora-paths", &["lora-modules"], Many("NAME=PATH"), NotYet, ENGINE, "adapters are not built"),
     row("to", &[], Value("FORMAT"), Set, &[Convert], "format of the converted weights: mxfp8"),
-    row("out", &[], Value("DIR"), Set, &[Convert], "new or empty folder for the converted checkpoint"),
+    row("out", &[], Value("PATH"), Set, &[Convert, Media], "m3 convert: new or empty folder for the converted checkpoint; m3 media: PNG file of the patches"),
     // Backend.
     row("backend", &[], Value("auto|NAME|PATH"), Set, PLUGINS, "device plugin (auto takes the best score)"),
     row("backend-dir", &[], Value("DIR"), Set, PLUGINS, "folder to look for plugins in, beside the executable's"),
@@ -173,7 +175,6 @@ pub const FLAGS: &[Flag] = &[
     row("disaggregation-transfer-backend", &["disaggregation-ib-device", "disaggregation-bootstrap-port"], Value("NAME"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
     row("kv-transfer-config", &[], Value("JSON"), NotYet, ENGINE, "prefill/decode disaggregation is not built"),
     row("grammar-backend", &["structured-outputs-config", "guided-decoding-backend"], Value("NAME"), Harmless, ENGINE, "there is one matcher of grammars, and nothing falls back from it"),
-    row("limit-mm-per-prompt", &["mm-processor-kwargs"], Value("VALUE"), NotYet, HTTP, "images and videos are not built"),
     // Images and videos: where they may come from, and how much of them.
     row("allowed-media-domains", &["allowed-media-domain"], Many("HOST"), Set, HTTP, "hosts that images and videos may be fetched from: example.com, or *.example.com for all below it"),
     row("allow-remote-media", &[], Switch, Set, HTTP, "fetch images and videos from any host with public addresses; without this and without a list none is fetched"),
@@ -193,7 +194,10 @@ pub const FLAGS: &[Flag] = &[
     row("media-decoders", &[], Value("N"), Set, HTTP, "images and videos decoded at once; more wait (the number of processors, at most 8)"),
     row("media-decode-bytes", &[], Value("BYTES"), Set, HTTP, "most memory that decoding takes together; accepts 4G, 512M (4G)"),
     row("ffmpeg", &[], Value("FILE"), Set, HTTP, "program that decodes videos, with ffprobe beside it (ffmpeg)"),
-    row("language-model-only", &["text-only"], Switch, Harmless, ENGINE, "only text is served"),
+    row("media-size-rule", &[], Value("area|long-side"), Set, &[Serve, Chat, Media], "how images and videos are sized when a request does not say: area, the released processor's (default), or long-side, MiniMax's API's"),
+    row("limit-mm-per-prompt", &[], Value("COUNTS"), Set, HTTP, "most images and videos in one request, as image=4,video=1 or JSON (200 and 20)"),
+    row("mm-processor-kwargs", &[], Value("JSON"), NotYet, HTTP, "give --media-size-rule, or mm_processor_kwargs in requests"),
+    row("language-model-only", &["text-only"], Switch, Set, ENGINE, "refuse images and videos although the checkpoint takes them"),
     // HTTP.
     row("host", &[], Value("ADDRESS"), Set, HTTP, "address to listen on (127.0.0.1)"),
     row("port", &["-p"], Value("N"), Set, HTTP, "port to listen on (30000; 0 takes a free one and prints it)"),
@@ -234,6 +238,10 @@ pub const FLAGS: &[Flag] = &[
     row("text", &[], Value("TEXT"), Set, &[Tokenize], "text to encode; default: standard input"),
     row("no-special", &[], Switch, Set, &[Tokenize], "treat marker texts as ordinary text"),
     row("decode", &[], Switch, Set, &[Tokenize], "ids in, text out"),
+    // Media tool.
+    row("max-long-side-pixel", &[], Value("N"), Set, &[Media], "as a request's max_long_side_pixel"),
+    row("fps", &[], Value("F"), Set, &[Media], "frames of a video looked at per second (1)"),
+    row("max-frames", &[], Value("N"), Set, &[Media], "most frames of a video"),
     // Everything.
     row("log-level", &[], Value("LEVEL"), Set, EVERY, "error, warn, info, debug or trace (M3_LOG takes filters)"),
     row("help", &["-h"], Switch, Set, EVERY, "this text"),

@@ -228,6 +228,7 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         include_str!("../main.rs"),
         include_str!("../tools/mod.rs"),
         include_str!("../tools/convert.rs"),
+        include_str!("../tools/media.rs"),
         include_str!("../chat.rs"),
     ];
     for flag in FLAGS.iter().filter(|flag| flag.effect == Effect::Set) {

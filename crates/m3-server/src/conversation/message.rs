@@ -1,4 +1,4 @@
-//! One message, read and checked by itself.
+//! One message, read and checked by itself. Its images and videos keep their places between its texts.
 
 use m3_core::text::exact;
 use serde_json::{Map, Value, json};
@@ -7,6 +7,7 @@ use super::tools::valid_name;
 use crate::error::ApiError;
 use crate::openai::fields::kind;
 use crate::strict::Strict;
+use crate::vision::{MediaPart, is_media, read_medium};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,10 @@ pub struct Turn {
     pub role: Role,
     /// Index in the request, for error paths.
     pub at: usize,
+    /// Its texts, joined without a separator as the template does it.
     pub text: String,
+    /// Images and videos, each with the byte of `text` that it stands before; in order.
+    pub media: Vec<(usize, MediaPart)>,
     pub reasoning: String,
     pub calls: Vec<Call>,
     /// Of a tool result.
@@ -59,13 +63,13 @@ impl Turn {
     /// A turn that says nothing.
     pub fn empty(role: Role, at: usize) -> Self {
         let (text, reasoning) = (String::new(), String::new());
-        Turn { role, at, text, reasoning, calls: Vec::new(), call_id: None }
+        Turn { role, at, text, media: Vec::new(), reasoning, calls: Vec::new(), call_id: None }
     }
 
     /// The shape the template reads. An assistant's reasoning is always given, if only empty: the template would
     /// otherwise look for it in the text and cut a text that merely quotes the closing marker.
     pub fn into_value(self) -> Value {
-        let mut value = json!({ "role": self.role.name(), "content": self.text });
+        let mut value = json!({ "role": self.role.name(), "content": self.content() });
         if self.role == Role::Assistant {
             value["reasoning_content"] = Value::String(self.reasoning);
             if !self.calls.is_empty() {
@@ -77,6 +81,27 @@ impl Turn {
         }
         value
     }
+}
+
+impl Turn {
+    /// Text alone, or the parts that the template has markers for.
+    fn content(&self) -> Value {
+        if self.media.is_empty() {
+            return Value::String(self.text.clone());
+        }
+        let (mut parts, mut from) = (Vec::new(), 0);
+        for (place, part) in &self.media {
+            parts.extend(text_part(&self.text[from..*place]));
+            parts.push(json!({ "type": part.kind.word() }));
+            from = *place;
+        }
+        parts.extend(text_part(&self.text[from..]));
+        Value::Array(parts)
+    }
+}
+
+fn text_part(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
 }
 
 impl Call {
@@ -221,12 +246,20 @@ fn read_part(turn: &mut Turn, part: &Value, path: &str) -> Result<(), ApiError> 
         "thinking" | "reasoning" if turn.role == Role::Assistant => {
             turn.reasoning.push_str(needed(part_type)?)
         }
-        "image" | "image_url" | "input_image" | "video" | "video_url" | "input_video" => {
-            let sentence = format!("{type_path} is \"{part_type}\"; this server takes text only");
-            return Err(ApiError::unsupported(&type_path, sentence));
+        media if is_media(media) => {
+            if !matches!(turn.role, Role::User | Role::Tool) {
+                let role = turn.role.name();
+                let sentence = format!(
+                    "{type_path} is \"{media}\" in a message of role \"{role}\"; images and videos stand in messages \
+                     of user and tool"
+                );
+                return Err(ApiError::unsupported(&type_path, sentence));
+            }
+            turn.media.push((turn.text.len(), read_medium(object, media, path)?));
         }
         other => {
-            let sentence = format!("{type_path} is \"{other}\"; this server takes \"text\" parts");
+            let sentence =
+                format!("{type_path} is \"{other}\"; this server takes text, image_url and video_url parts");
             return Err(ApiError::invalid(&type_path, sentence));
         }
     }

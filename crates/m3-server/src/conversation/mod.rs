@@ -7,6 +7,7 @@
 
 mod message;
 mod open;
+mod parts;
 mod results;
 mod tools;
 
@@ -15,10 +16,22 @@ use serde_json::Value;
 use crate::error::ApiError;
 pub use message::{Call, Role, Turn};
 pub use open::{check_open, last_is_partial};
+pub use parts::Parts;
 pub use tools::{check_tools, valid_name};
 
-/// Messages ready for the template: `root`? `system|developer`? then the rest; results in the order of their calls.
-pub fn normalise(messages: &[Value]) -> Result<Vec<Value>, ApiError> {
+use crate::vision::MediaPart;
+
+/// A conversation that the template can render.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalised {
+    /// `root`? `system|developer`? then the rest; results in the order of their calls.
+    pub messages: Vec<Value>,
+    /// What the images and videos in them are, in the order in which they are rendered.
+    pub media: Vec<MediaPart>,
+}
+
+/// Messages ready for the template.
+pub fn normalise(messages: &[Value]) -> Result<Normalised, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::invalid("messages", "messages is empty; at least one message is needed"));
     }
@@ -26,7 +39,8 @@ pub fn normalise(messages: &[Value]) -> Result<Vec<Value>, ApiError> {
     let turns = turns.collect::<Result<Vec<Turn>, ApiError>>()?;
     let turns = merge_system(check_root(turns)?);
     let turns = results::pair(turns)?;
-    Ok(turns.into_iter().map(Turn::into_value).collect())
+    let media = turns.iter().flat_map(|turn| turn.media.iter().map(|(_, part)| part.clone())).collect();
+    Ok(Normalised { messages: turns.into_iter().map(Turn::into_value).collect(), media })
 }
 
 /// `root` outranks `system`, so it may only be the first message.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn good(messages: Value) -> Value {
-    Value::Array(normalise(messages.as_array().unwrap()).unwrap())
+    Value::Array(normalise(messages.as_array().unwrap()).unwrap().messages)
 }
 
 /// The field that is named and the sentence.
@@ -185,8 +185,8 @@ fn wrong_shapes_name_their_path() {
         (json!([{"role": "user", "content": [{"text": "x"}]}]), "messages[0].content[0].type"),
         (json!([{"role": "user", "content": [{"type": "text"}]}]), "messages[0].content[0].text"),
         (
-            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]),
-            "messages[0].content[0].type",
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"detail": "low"}}]}]),
+            "messages[0].content[0].image_url.url",
         ),
         (json!([{"role": "user", "content": [{"type": "audio"}]}]), "messages[0].content[0].type"),
         (json!([{"role": "user", "tool_calls": [call("c")]}]), "messages[0].tool_calls"),

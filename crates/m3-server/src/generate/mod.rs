@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use m3_core::request::{Refusal, Request, RequestId};
+use m3_core::request::{Medium, Refusal, Request, RequestId};
 use m3_core::text::parse::{Markers, ParserOptions};
 
 use crate::app::{App, InFlight, Serving};
 use crate::error::ApiError;
 use crate::openai::generation::Generation;
 use crate::running::Registered;
+use crate::vision::{MediaTokens, Placed};
 pub use answer::{Answer, AnswerOptions, OutputToken, Reason};
 pub use best::{Best, choose};
 pub use choice::{Choice, ChoiceEvent, Done, Output, Stop};
@@ -37,6 +38,10 @@ pub use stop_regex::StopExpressions;
 pub struct Job {
     /// Token ids; each prompt gets `answers` answers.
     pub prompts: Vec<Vec<u32>>,
+    /// Images and videos of each prompt; shorter than `prompts` where the rest has none.
+    pub media: Vec<Vec<Medium>>,
+    /// Media's share of all prompts.
+    pub media_tokens: MediaTokens,
     /// `n`, or `best_of` where the route can choose among them.
     pub answers: u32,
     pub generation: Generation,
@@ -58,6 +63,8 @@ impl Job {
         let answer = AnswerOptions::of(&generation);
         Job {
             prompts,
+            media: Vec::new(),
+            media_tokens: MediaTokens::default(),
             answers: generation.n,
             generation,
             default_max_tokens: None,
@@ -68,6 +75,19 @@ impl Job {
             masks: Vec::new(),
             received,
         }
+    }
+}
+
+impl Job {
+    /// Gives prompt `at` its media, and the tokens it has with them.
+    pub fn set_media(&mut self, at: usize, placed: Placed) {
+        if self.media.len() <= at {
+            self.media.resize_with(at + 1, Vec::new);
+        }
+        self.prompts[at] = placed.ids;
+        self.media[at] = placed.media;
+        self.media_tokens.image += placed.tokens.image;
+        self.media_tokens.video += placed.tokens.video;
     }
 }
 
@@ -92,10 +112,10 @@ impl Session {
         }
         let in_flight = app.enter()?;
         let mut requests = Vec::with_capacity(job.prompts.len() * job.answers as usize);
-        for prompt in &job.prompts {
-            let max_tokens = resolve_max_tokens(job, prompt.len(), serving.model.max_context)?;
+        for index in 0..job.prompts.len() {
+            let max_tokens = resolve_max_tokens(job, job.prompts[index].len(), serving.model.max_context)?;
             let answers = 0..job.answers;
-            requests.extend(answers.map(|at| request(app, serving, job, prompt, (max_tokens, at))));
+            requests.extend(answers.map(|at| request(app, serving, job, index, (max_tokens, at))));
         }
         let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
         let markers_from = job.parser.as_ref().map_or(u32::MAX, |parser| lowest_marker(&parser.markers));
@@ -183,13 +203,13 @@ pub fn check_room(app: &App, job: &Job) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The `at`th answer to `prompt`, of at most `max_tokens` tokens.
-fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens, at): (u32, u32)) -> Request {
+/// The `at`th answer to prompt `index`, of at most `max_tokens` tokens. All answers to a prompt share its media.
+fn request(app: &App, serving: &Serving, job: &Job, index: usize, (max_tokens, at): (u32, u32)) -> Request {
     let id = RequestId(app.next_id());
     let generation = &job.generation;
     Request {
         id,
-        prompt: prompt.to_vec(),
+        prompt: job.prompts[index].clone(),
         sampling: resolve_sampling(generation, &serving.model, at, id.0),
         max_tokens,
         min_tokens: generation.min_tokens.min(max_tokens),
@@ -200,7 +220,7 @@ fn request(app: &App, serving: &Serving, job: &Job, prompt: &[u32], (max_tokens,
         cache_salt: generation.cache_salt.as_ref().map(|salt| salt.as_bytes().to_vec()),
         priority: generation.priority,
         mask: masks::start(&job.masks, &serving.model.eos_ids),
-        media: Vec::new(),
+        media: job.media.get(index).cloned().unwrap_or_default(),
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ApiError;
 use crate::openai::fields::{Fields, kind};
 use crate::rename::Renames;
+use crate::vision::{MediaKind, MediaOptions, MediaPart, raw_part};
 
 /// A request as the completion request it comes to.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct GenerateRequest {
     /// Ids chosen by the caller, one a prompt; empty = ours.
     pub ids: Vec<String>,
     pub logprobs: Option<Logprobs>,
+    /// Images and videos of each prompt; empty when no prompt has any.
+    pub media: Vec<Vec<MediaPart>>,
 }
 
 /// Which log-probabilities are wanted.
@@ -41,10 +44,8 @@ const RENAMES: &[(&str, &str)] = &[
 ];
 
 /// Fields that would change the answer and that are not built. Neutral: null, false, 0, empty.
-pub(crate) const REFUSED: [&str; 9] = [
+pub(crate) const REFUSED: [&str; 7] = [
     "input_embeds",
-    "image_data",
-    "video_data",
     "audio_data",
     "token_ids_logprob",
     "session_params",
@@ -81,6 +82,8 @@ impl GenerateRequest {
         }
         let mut renames = Renames::new(RENAMES);
         let (prompt, batch) = prompt(&mut fields, &mut renames)?;
+        let prompts = if batch { prompt.as_array().map_or(0, Vec::len) } else { 1 };
+        let media = media(&mut fields, prompts, batch)?;
         let mut completion = settings(fields.take_value("sampling_params"))?;
         for name in completion.keys().filter(|name| !SETTINGS.iter().any(|(_, chat)| chat == name)) {
             renames.add(name.clone(), format!("sampling_params.{name}"));
@@ -103,7 +106,7 @@ impl GenerateRequest {
         rest.into_iter().for_each(|(name, value)| {
             completion.entry(name).or_insert(value);
         });
-        Ok(GenerateRequest { completion, renames, stream, batch, ids, logprobs })
+        Ok(GenerateRequest { completion, renames, stream, batch, ids, logprobs, media })
     }
 }
 
@@ -135,6 +138,55 @@ fn prompt(fields: &mut Fields, renames: &mut Renames) -> Result<(Value, bool), A
         }
         (None, None) => Err(ApiError::invalid("text", "text is missing; send text or input_ids")),
     }
+}
+
+/// `image_data` and `video_data`: all of the one prompt, or one entry for each prompt of a batch.
+fn media(fields: &mut Fields, prompts: usize, batch: bool) -> Result<Vec<Vec<MediaPart>>, ApiError> {
+    let options = MediaOptions::take(fields)?;
+    let mut media = vec![Vec::new(); prompts];
+    for (medium, name) in [(MediaKind::Image, "image_data"), (MediaKind::Video, "video_data")] {
+        let Some(given) = fields.take_value(name) else { continue };
+        let entries = match given {
+            entries if !batch => vec![(name.to_owned(), entries)],
+            Value::Array(entries) if entries.len() == prompts || entries.is_empty() => {
+                let named = entries.into_iter().enumerate();
+                named.map(|(at, entry)| (format!("{name}[{at}]"), entry)).collect()
+            }
+            Value::Array(entries) => {
+                let sentence = format!("{name} has {} entries for {prompts} prompts", entries.len());
+                return Err(ApiError::invalid(name, sentence));
+            }
+            other => {
+                let sentence = format!("{name} is {}; expected an entry for each prompt", kind(&other));
+                return Err(ApiError::invalid(name, sentence));
+            }
+        };
+        for (at, (path, entry)) in entries.into_iter().enumerate() {
+            add_entry(&mut media[at], medium, &entry, &path)?;
+        }
+    }
+    for part in media.iter_mut().flatten() {
+        part.options = part.options.or(options[part.kind as usize]);
+    }
+    if media.iter().all(Vec::is_empty) {
+        media.clear();
+    }
+    Ok(media)
+}
+
+/// Nothing, one medium or a list of them.
+fn add_entry(media: &mut Vec<MediaPart>, kind: MediaKind, entry: &Value, path: &str) -> Result<(), ApiError> {
+    match entry {
+        Value::Null | Value::Bool(false) => {}
+        Value::String(text) if text.is_empty() => {}
+        Value::Array(list) => {
+            for (at, one) in list.iter().enumerate() {
+                media.push(raw_part(kind, one, &format!("{path}[{at}]"))?);
+            }
+        }
+        one => media.push(raw_part(kind, one, path)?),
+    }
+    Ok(())
 }
 
 /// `sampling_params` under the names of a completion request. A list must say the same for every prompt.
@@ -238,7 +290,7 @@ mod tests {
     #[test]
     fn what_cannot_be_honoured_is_named() {
         for (name, value) in [
-            ("image_data", json!("x")),
+            ("image_data", json!("no base64!")),
             ("token_ids_logprob", json!([1])),
             ("lora_path", json!("a")),
             ("text", json!(3)),

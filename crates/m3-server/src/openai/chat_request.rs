@@ -12,6 +12,7 @@ use super::thinking::{ReasoningDelivery, Thinking, ThinkingDefaults};
 use super::tool_choice::{ToolChoice, ToolMode};
 use crate::conversation;
 use crate::error::ApiError;
+use crate::vision::{MediaOptions, MediaPart};
 
 /// A chat request that can be rendered.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct ChatRequest {
     pub generation: Generation,
     /// For the template; see [`conversation::normalise`].
     pub messages: Vec<Value>,
+    /// Images and videos in `messages`, in the order in which they are rendered.
+    pub media: Vec<MediaPart>,
     /// As sent; empty when `tool_choice` is `none`.
     pub tools: Vec<Value>,
     /// Read tool calls from the output.
@@ -61,8 +64,14 @@ impl ChatRequest {
         let defaults = ThinkingDefaults { template_kwargs: defaults, forced: limits.always_thinks };
         let thinking = Thinking::take(&mut fields, defaults)?;
         let ending = Ending::take(&mut fields, &messages)?;
+        let media_options = MediaOptions::take(&mut fields)?;
+        let mut conversation = conversation::normalise(&messages)?;
+        for part in &mut conversation.media {
+            part.options = part.options.or(media_options[part.kind as usize]);
+        }
         let request = ChatRequest {
-            messages: conversation::normalise(&messages)?,
+            messages: conversation.messages,
+            media: conversation.media,
             tools,
             parse_tools,
             parallel_tool_calls: fields.switch("parallel_tool_calls", true)?,

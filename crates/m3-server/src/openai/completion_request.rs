@@ -8,6 +8,7 @@ use super::fields::{Fields, kind, shown};
 use super::generation::{Generation, Limits, alternatives};
 use super::refused::take_refused;
 use crate::error::ApiError;
+use crate::vision::MediaOptions;
 
 /// A completion request, checked.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ impl CompletionRequest {
         let mut fields = Fields::new(body)?;
         take_refused(&mut fields, &[])?;
         take_accepted(&mut fields);
+        // Prompts of this route show no media; SGLang's route reads its own before it comes here.
+        MediaOptions::take(&mut fields)?;
         let logprobs = alternatives(&mut fields, "logprobs", limits)?;
         let request = CompletionRequest {
             prompts: prompts(fields.take_value("prompt"))?,

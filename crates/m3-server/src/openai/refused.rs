@@ -40,8 +40,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("modalities", "only text is answered"),
     ("prediction", "it is not built"),
     ("web_search_options", "it is not built"),
-    ("mm_processor_kwargs", "images and videos are not built"),
-    ("media_io_kwargs", "images and videos are not built"),
     ("return_hidden_states", "it is not built"),
     ("return_routed_experts", "it is not built"),
     ("kv_transfer_params", "prefill/decode disaggregation is not built"),

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::vision::MediaTokens;
+
 /// `usage` of an answer. `completion_tokens` counts sampled ids, reasoning and the stop id included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
@@ -16,6 +18,12 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PromptDetails {
     pub cached_tokens: u32,
+    /// Of images; absent when there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub image_tokens: u32,
+    /// Of videos, without the text of their times; absent when there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub video_tokens: u32,
 }
 
 /// What the completion's tokens were.
@@ -24,7 +32,18 @@ pub struct CompletionDetails {
     pub reasoning_tokens: u32,
 }
 
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 impl Usage {
+    /// The same with the prompt's media tokens, which `prompt_tokens` counts already.
+    pub fn with_media(mut self, media: MediaTokens) -> Self {
+        self.prompt_tokens_details.image_tokens = media.image;
+        self.prompt_tokens_details.video_tokens = media.video;
+        self
+    }
+
     /// `total_tokens` is the sum.
     pub fn new(
         prompt_tokens: u32,
@@ -36,7 +55,7 @@ impl Usage {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
-            prompt_tokens_details: PromptDetails { cached_tokens },
+            prompt_tokens_details: PromptDetails { cached_tokens, ..PromptDetails::default() },
             completion_tokens_details: CompletionDetails { reasoning_tokens },
         }
     }

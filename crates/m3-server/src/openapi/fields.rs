@@ -51,6 +51,10 @@ pub(super) const GENERATION: &[Field] = &[
     ("priority", "integer", "lower goes first"),
     ("cache_salt", "string", "keeps prefixes in the cache apart"),
     ("extra_key", "string", "the same"),
+    ("mm_processor_kwargs", "object", "max_long_side_pixel, fps, max_frames of all images and videos"),
+    ("media_io_kwargs", "object", "image and video: the same by kind"),
+    ("images_config", "object", "max_long_side_pixel of all images"),
+    ("videos_config", "object", "fps, max_frames, max_long_side_pixel of all videos"),
     ("request_id", "string", "becomes part of the answer's id"),
     ("rid", "string", "the same"),
 ];
@@ -166,6 +170,8 @@ const MESSAGES: &[Field] = &[
 const GENERATE: &[Field] = &[
     ("text", "string|array", "a prompt or several"),
     ("input_ids", "array", "the same as token ids"),
+    ("image_data", "string|object|array", "images of the prompt: addresses, base64 or objects with url"),
+    ("video_data", "string|object|array", "videos of the prompt, likewise"),
     ("sampling_params", "object|array", "max_new_tokens, temperature and so on"),
     ("return_logprob", "boolean|array", ""),
     ("logprob_start_len", "integer|array", "scores of the prompt from this token on"),

@@ -5,9 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::conversation::Parts;
 use crate::error::{ApiError, cut};
 use crate::openai::fields::kind;
 use crate::rename::Renames;
+use crate::vision::is_media;
 
 /// Begins `encrypted_content` of this server. The rest is the text itself: it has been shown to the caller anyway, and
 /// callers that keep nothing else get their reasoning back this way.
@@ -143,11 +145,17 @@ impl Conversation {
         let content = content(item.get("content"), &path)?;
         match item.get("role").and_then(Value::as_str) {
             Some("assistant") => {
-                let message = self.assistant(path);
-                append(message, "content", &content);
+                if let Some(origin) = content.first_medium() {
+                    let sentence =
+                        format!("{origin} is an image or video of the assistant; it says text only");
+                    return Err(ApiError::unsupported(origin, sentence));
+                }
+                let (content, _) = content.finish(0);
+                append(self.assistant(path), "content", content.as_str().unwrap_or_default());
                 Ok(())
             }
             Some(role) => {
+                let content = self.content(content);
                 let message = json!({"role": role, "content": content});
                 self.push(message, path);
                 Ok(())
@@ -193,20 +201,27 @@ impl Conversation {
     fn result(&mut self, item: &Value, path: String) -> Result<(), ApiError> {
         let call_id = text(item, "call_id", &path)?;
         let output = match item.get("output") {
-            None | Some(Value::Null) => String::new(),
+            None | Some(Value::Null) => Parts::default(),
             Some(output @ (Value::String(_) | Value::Array(_))) => {
                 content_at(Some(output), &format!("{path}.output"))?
             }
             Some(other) => {
                 let param = format!("{path}.output");
-                let sentence =
-                    format!("{param} is {}; expected text or a list of input_text parts", kind(other));
+                let sentence = format!("{param} is {}; expected text or a list of parts", kind(other));
                 return Err(ApiError::invalid(param, sentence));
             }
         };
+        let output = self.content(output);
         let message = json!({"role": "tool", "tool_call_id": call_id, "content": output});
         self.push(message, path);
         Ok(())
+    }
+
+    /// The content of the message that is pushed next.
+    fn content(&mut self, parts: Parts) -> Value {
+        let (content, names) = parts.finish(self.messages.len());
+        self.calls.extend(names);
+        content
     }
 }
 
@@ -229,43 +244,51 @@ fn text<'a>(item: &'a Value, name: &str, path: &str) -> Result<&'a str, ApiError
     }
 }
 
-fn content(content: Option<&Value>, path: &str) -> Result<String, ApiError> {
+fn content(content: Option<&Value>, path: &str) -> Result<Parts, ApiError> {
     content_at(content, &format!("{path}.content"))
 }
 
-/// Text, or parts of text joined.
-fn content_at(content: Option<&Value>, path: &str) -> Result<String, ApiError> {
+/// Text, or parts.
+fn content_at(content: Option<&Value>, path: &str) -> Result<Parts, ApiError> {
+    let mut read = Parts::default();
     match content {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) => read.text(text, path),
         Some(Value::Array(parts)) => {
-            let parts = parts.iter().enumerate().map(|(at, part)| part_text(part, &format!("{path}[{at}]")));
-            parts.collect()
+            let mut parts = parts.iter().enumerate();
+            parts.try_for_each(|(at, part)| add_part(&mut read, part, &format!("{path}[{at}]")))?;
         }
         Some(other) => {
             let sentence = format!("{path} is {}; expected text or a list of parts", kind(other));
-            Err(ApiError::invalid(path, sentence))
+            return Err(ApiError::invalid(path, sentence));
         }
     }
+    Ok(read)
 }
 
-fn part_text(part: &Value, path: &str) -> Result<String, ApiError> {
+fn add_part(parts: &mut Parts, part: &Value, path: &str) -> Result<(), ApiError> {
     let param = format!("{path}.type");
     match part.get("type").and_then(Value::as_str) {
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
-            Ok(text_or_empty(part, "text", path)?.to_owned())
+            parts.text(text_or_empty(part, "text", path)?, path);
         }
-        Some("refusal") => Ok(text_or_empty(part, "refusal", path)?.to_owned()),
-        Some(media @ ("input_image" | "input_file" | "input_audio" | "input_video")) => {
-            let sentence = format!("{param} is \"{media}\"; this server takes text only");
-            Err(ApiError::unsupported(param, sentence))
+        Some("refusal") => parts.text(text_or_empty(part, "refusal", path)?, path),
+        // The chat side reads these very shapes.
+        Some(media) if is_media(media) => parts.media(part.clone(), path),
+        Some(media @ ("input_file" | "input_audio")) => {
+            let sentence = format!("{param} is \"{media}\"; this server takes text, images and videos");
+            return Err(ApiError::unsupported(param, sentence));
         }
         Some(other) => {
-            let sentence = format!("{param} is \"{}\"; this server takes input_text parts", cut(other, 60));
-            Err(ApiError::invalid(param, sentence))
+            let sentence = format!(
+                "{param} is \"{}\"; this server takes input_text and input_image parts",
+                cut(other, 60)
+            );
+            return Err(ApiError::invalid(param, sentence));
         }
-        None => Err(ApiError::invalid(&param, format!("{param} is missing"))),
+        None => return Err(ApiError::invalid(&param, format!("{param} is missing"))),
     }
+    Ok(())
 }
 
 fn text_or_empty<'a>(part: &'a Value, name: &str, path: &str) -> Result<&'a str, ApiError> {

@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::generate::{ChoiceEvent, Done, OutputToken, Reason};
 use crate::openai::chat_response::TokenLogprob;
 use crate::shape::{Head, Shape, Tally, TokenNames};
+use crate::vision::MediaTokens;
 
 /// Called with the finished response.
 pub type Keep = Box<dyn FnOnce(&Value, Vec<Value>) + Send>;
@@ -64,6 +65,12 @@ impl ResponsesShape {
         }
     }
 
+    /// Reports how many of the prompt's tokens are media's.
+    pub fn with_media(mut self, tokens: MediaTokens) -> Self {
+        self.tally.media(tokens);
+        self
+    }
+
     /// Puts `encrypted_content` into reasoning items.
     pub fn sealed(mut self, sealed: bool) -> Self {
         self.sealed = sealed;
@@ -113,7 +120,7 @@ impl ResponsesShape {
         let usage = self.tally.usage();
         json!({
             "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": usage.prompt_tokens_details.cached_tokens},
+            "input_tokens_details": usage.prompt_tokens_details,
             "output_tokens": usage.completion_tokens,
             "output_tokens_details": {"reasoning_tokens": usage.completion_tokens_details.reasoning_tokens},
             "total_tokens": usage.total_tokens,

@@ -87,7 +87,7 @@ pub(super) async fn invocations(
 /// `GET /health_generate`: 200 when a token has come through the whole engine.
 pub(super) async fn health_generate(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let body = json!({"prompt": [0], "max_tokens": 1, "temperature": 0, "ignore_eos": true});
-    let (_, job) = completions::prepare(&app, body, Instant::now())?;
+    let (_, job) = completions::prepare(&app, body, Instant::now(), &[])?;
     let mut session = Session::start(&app, &job)?;
     let wait = app.http.watchdog;
     let answered = async {

@@ -20,6 +20,7 @@ use crate::openai::chat_request::ChatRequest;
 use crate::shape::{ChatShape, TokenNames};
 use crate::stream;
 use crate::strict::Strict;
+use crate::vision::{self, add_media};
 
 /// Renders, submits and answers.
 pub(super) async fn create(
@@ -30,6 +31,7 @@ pub(super) async fn create(
     let received = Instant::now();
     let work = Arc::clone(&app);
     let (request, mut job) = blocking(move || prepare(&work, body, received)).await?;
+    show(&app, &request, &mut job).await?;
     job.answers = request.generation.best_of;
     let serving = app.serving()?;
     let head = head("chatcmpl", &headers, request.generation.request_id.as_deref(), serving);
@@ -42,7 +44,7 @@ pub(super) async fn create(
     let shape = ChatShape::new(head, delivery, names, app.http.reasoning_names, &job.prompts[0], n);
     let scores =
         request.generation.prompt_logprobs.map(|_| TokenNames::new(tokenizer, delivery.tokens_as_ids));
-    let shape = shape.with_prompt_scores(scores);
+    let shape = shape.with_media(job.media_tokens).with_prompt_scores(scores);
     let session = Session::start(&app, &job)?.named(&app, std::slice::from_ref(&id));
     let best_of = request.generation.best_of as usize;
     let response = if best_of > n {
@@ -55,7 +57,12 @@ pub(super) async fn create(
     Ok(with_id(response, &id))
 }
 
-/// Everything before the engine: checks, template, tokens.
+/// Puts the request's images and videos into its prompt.
+pub async fn show(app: &Arc<App>, request: &ChatRequest, job: &mut Job) -> Result<(), ApiError> {
+    add_media(app, job, std::slice::from_ref(&request.media), "messages").await
+}
+
+/// Everything before the engine but the media: checks, template, tokens.
 pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest, Job), ApiError> {
     let serving = app.serving()?;
     let text = text_side(serving)?;
@@ -63,6 +70,9 @@ pub fn prepare(app: &App, body: Value, received: Instant) -> Result<(ChatRequest
     check_model(serving, request.generation.model.as_deref())?;
     let tools = ToolSet::from_json(&Value::Array(request.tools.clone()))
         .map_err(|error| ApiError::invalid("tools", error.to_string()))?;
+    if !request.media.is_empty() {
+        vision::check(serving, &request.media)?;
+    }
     let (_, prompt) = render(text, &request)?;
     let mut masks = masks::of_generation(&request.generation, &serving.model)?;
     if let Some(budget) = request.thinking_budget {

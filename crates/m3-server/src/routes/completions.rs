@@ -6,7 +6,9 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use m3_core::text::TextError;
 use m3_core::text::parse::ParserOptions;
+use m3_core::text::tokenizer::Tokenizer;
 use serde_json::Value;
 
 use super::chat::text_side;
@@ -19,6 +21,7 @@ use crate::openai::completion_request::{CompletionRequest, DEFAULT_MAX_TOKENS, P
 use crate::shape::{CompletionShape, Echo, TokenNames};
 use crate::stream;
 use crate::strict::Strict;
+use crate::vision::{MediaKind, MediaPart, VisionSide, find_media_token};
 
 /// Encodes, submits and answers.
 pub(super) async fn create(
@@ -28,7 +31,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, mut job) = blocking(move || prepare(&work, body, received)).await?;
+    let (request, mut job) = blocking(move || prepare(&work, body, received, &[])).await?;
     job.answers = request.generation.best_of;
     let serving = app.serving()?;
     let head = head("cmpl", &headers, request.generation.request_id.as_deref(), serving);
@@ -62,16 +65,24 @@ pub(super) async fn create(
     Ok(response)
 }
 
+/// Checks and encodes. `media` is what the prompts show, when the caller's route takes any.
 pub(super) fn prepare(
     app: &App,
     body: Value,
     received: Instant,
+    media: &[Vec<MediaPart>],
 ) -> Result<(CompletionRequest, Job), ApiError> {
     let serving = app.serving()?;
     let mut request = CompletionRequest::read(body, serving.model.limits)?;
     check_model(serving, request.generation.model.as_deref())?;
-    let prompts = request.prompts.iter().map(|prompt| encode(serving, prompt, request.parse_special));
-    let mut prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+    let encoded = request.prompts.iter().enumerate().map(|(at, prompt)| {
+        let ids = encode(serving, prompt, request.parse_special)?;
+        match media.get(at).is_some_and(|parts| !parts.is_empty()) {
+            true => Ok(ids),
+            false => without_media(serving, prompt, ids, at),
+        }
+    });
+    let mut prompts = encoded.collect::<Result<Vec<_>, _>>()?;
     request.num_cut = cut(&request, serving, &mut prompts);
     let parser = parser(serving, &request)?;
     let generation = request.generation.clone();
@@ -110,6 +121,45 @@ fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec
             ids.map_err(|error| ApiError::invalid("prompt", error.to_string()))
         }
     }
+}
+
+/// A prompt that shows nothing has no media token: in a text their markers are ordinary text, among ids they are 400,
+/// since no row would replace them and the model would read garbage.
+fn without_media(serving: &Serving, prompt: &Prompt, ids: Vec<u32>, at: usize) -> Result<Vec<u32>, ApiError> {
+    let Some(vision) = &serving.model.vision else { return Ok(ids) };
+    let Some((place, kind)) = find_media_token(vision, &ids) else { return Ok(ids) };
+    match prompt {
+        Prompt::Text(text) => encode_around_markers(&text_side(serving)?.tokenizer, text, vision),
+        Prompt::Tokens(_) => {
+            let (param, word, token) = (format!("prompt[{at}]"), kind.word(), vision.token(kind));
+            let sentence = format!(
+                "{param} has the {word} token {token} at position {place}, and the request brings no {word}"
+            );
+            Err(ApiError::invalid(param, sentence))
+        }
+    }
+}
+
+/// Encodes a text whose markers count, except those of media.
+fn encode_around_markers(
+    tokenizer: &Tokenizer,
+    text: &str,
+    vision: &VisionSide,
+) -> Result<Vec<u32>, ApiError> {
+    let marker =
+        |kind| tokenizer.token_bytes(vision.token(kind)).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let markers: Vec<&str> = MediaKind::ALL.into_iter().filter_map(marker).collect();
+    let failed = |error: TextError| ApiError::invalid("prompt", error.to_string());
+    let (mut ids, mut rest) = (Vec::new(), text);
+    loop {
+        let found = markers.iter().filter_map(|marker| Some((rest.find(marker)?, marker.len()))).min();
+        let Some((at, len)) = found else { break };
+        ids.extend(tokenizer.encode_special(&rest[..at]).map_err(failed)?);
+        ids.extend(tokenizer.encode_ordinary(&rest[at..at + len]).map_err(failed)?);
+        rest = &rest[at + len..];
+    }
+    ids.extend(tokenizer.encode_special(rest).map_err(failed)?);
+    Ok(ids)
 }
 
 /// Text as it is: reasoning and tool markup are content here. Only stop strings are looked for.

@@ -18,6 +18,7 @@ use crate::native::shape::Options;
 use crate::native::{GenerateRequest, GenerateShape};
 use crate::stream;
 use crate::strict::Strict;
+use crate::vision::add_media;
 
 /// Encodes, submits and answers.
 pub(super) async fn create(
@@ -27,7 +28,9 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, job) = blocking(move || read(&work, body, received)).await?;
+    let (request, mut job) = blocking(move || read(&work, body, received)).await?;
+    let placed = add_media(&app, &mut job, &request.media, "prompt").await;
+    placed.map_err(|error| request.renames.apply(error))?;
     let serving = app.serving()?;
     let n = job.generation.n as usize;
     let unique = head_of("", &headers, None, serving).id;
@@ -53,7 +56,8 @@ pub(super) async fn create(
 
 fn read(app: &App, body: Value, received: Instant) -> Result<(GenerateRequest, Job), ApiError> {
     let request = GenerateRequest::read(body)?;
-    let prepared = completions::prepare(app, Value::Object(request.completion.clone()), received);
+    let body = Value::Object(request.completion.clone());
+    let prepared = completions::prepare(app, body, received, &request.media);
     let (completion, mut job) = prepared.map_err(|error| request.renames.apply(error))?;
     job.default_max_tokens = Some(DEFAULT_NEW_TOKENS.max(completion.generation.min_tokens));
     Ok((request, job))

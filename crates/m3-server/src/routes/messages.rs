@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::chat::prepare;
+use super::chat::{prepare, show};
 use super::{blocking, head_of, one_answer, with_id};
 use crate::anthropic::{MessagesRequest, MessagesShape};
 use crate::app::App;
@@ -28,7 +28,8 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, chat, job) = blocking(move || read(&work, body, false, received)).await?;
+    let (request, chat, mut job) = blocking(move || read(&work, body, false, received)).await?;
+    show(&app, &chat, &mut job).await.map_err(|error| request.renames.apply(error))?;
     let head = head_of("msg_", &headers, chat.generation.request_id.as_deref(), app.serving()?);
     let id = head.id.clone();
     let shape = MessagesShape::new(head, job.prompts[0].len() as u32);
@@ -60,6 +61,8 @@ pub(super) async fn count_tokens(
     State(app): State<Arc<App>>,
     JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
-    let (_, _, job) = blocking(move || read(&app, body, true, Instant::now())).await?;
+    let work = Arc::clone(&app);
+    let (request, chat, mut job) = blocking(move || read(&work, body, true, Instant::now())).await?;
+    show(&app, &chat, &mut job).await.map_err(|error| request.renames.apply(error))?;
     Ok(Json(json!({ "input_tokens": job.prompts[0].len() })))
 }

@@ -32,7 +32,7 @@ use crate::openai::chat_request::ChatRequest;
 use crate::openai::generation::is_request_id;
 use crate::shape::Head;
 pub use access::Caller;
-pub use chat::{prepare as prepare_chat, render as render_chat};
+pub use chat::{prepare as prepare_chat, render as render_chat, show as show_media};
 pub use table::{ROUTES, Row};
 
 /// What reads the bodies that have no module of their own, for the description's test.

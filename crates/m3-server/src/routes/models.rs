@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::check_model;
 use crate::app::{App, Serving};
 use crate::error::ApiError;
+use crate::model::ServedModel;
 
 /// All names of the one model.
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
@@ -41,7 +42,7 @@ fn card(serving: &Serving, name: &str) -> Value {
         "max_model_len": model.max_context,
         "max_output_tokens": model.max_context.saturating_sub(1),
         "capabilities": {
-            "input_modalities": ["text"],
+            "input_modalities": modalities(model),
             "chat": chat,
             "completions": true,
             "tools": chat,
@@ -50,4 +51,9 @@ fn card(serving: &Serving, name: &str) -> Value {
             "structured_output": true,
         },
     })
+}
+
+/// A checkpoint with a vision tower takes images and videos on every route that takes messages.
+fn modalities(model: &ServedModel) -> &'static [&'static str] {
+    if model.vision.is_some() { &["text", "image", "video"] } else { &["text"] }
 }

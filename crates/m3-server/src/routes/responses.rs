@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::chat::prepare;
+use super::chat::{prepare, show};
 use super::{Caller, blocking, head_of, one_answer, with_id};
 use crate::app::App;
 use crate::error::ApiError;
@@ -34,7 +34,9 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, fitted) = blocking(move || read(&work, body, caller, received)).await?;
+    let (request, mut fitted) = blocking(move || read(&work, body, caller, received)).await?;
+    let placed = show(&app, &fitted.chat, &mut fitted.job).await;
+    placed.map_err(|error| request.renames.apply(error))?;
     let serving = app.serving()?;
     // Never the caller's own id: it is what the response is stored under.
     let head = head_of("resp_", &HeaderMap::new(), None, serving);
@@ -46,6 +48,7 @@ pub(super) async fn create(
     let background = request.background.then(|| Arc::new(Live::default()));
     let shape = ResponsesShape::new(head, echo, names, job.prompts[0].len() as u32)
         .sealed(request.encrypted_reasoning)
+        .with_media(job.media_tokens)
         .keep(keeper(&app, &request, &id, caller, background.clone()));
     let started = Session::start(&app, &job).map_err(|error| request.renames.apply(error))?;
     let session = started.named(&app, std::slice::from_ref(&id));

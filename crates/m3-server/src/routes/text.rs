@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::chat::{prepare, render, text_side};
+use super::chat::{prepare, render, show, text_side};
 use super::{blocking, check_model};
 use crate::app::App;
 use crate::error::ApiError;
@@ -19,25 +19,36 @@ use crate::openai::completion_request::ids;
 use crate::openai::fields::Fields;
 use crate::openai::thinking::mode_name;
 use crate::strict::Strict;
+use crate::vision;
 
 /// A raw `prompt`, or `messages` with `tools` as chat takes them.
 pub(super) async fn tokenize(
     State(app): State<Arc<App>>,
     JsonBody(Strict(mut body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
-    blocking(move || {
-        let serving = app.serving()?;
+    let work = Arc::clone(&app);
+    let (prompt, mut tokens, media) = blocking(move || {
+        let serving = work.serving()?;
         let text = text_side(serving)?;
         // The texts of the tokens are always given.
         body.as_object_mut().and_then(|body| body.shift_remove("return_token_strs"));
         let is_chat = body.get("messages").is_some_and(|messages| !messages.is_null());
-        let (prompt, tokens) = if is_chat {
-            let request = ChatRequest::read(body, serving.model.limits, &serving.model.template_kwargs)?;
-            check_model(serving, request.generation.model.as_deref())?;
-            render(text, &request)?
-        } else {
-            raw(&text.tokenizer, body, |model| check_model(serving, model))?
-        };
+        if !is_chat {
+            let (prompt, tokens) = raw(&text.tokenizer, body, |model| check_model(serving, model))?;
+            return Ok((prompt, tokens, Vec::new()));
+        }
+        let request = ChatRequest::read(body, serving.model.limits, &serving.model.template_kwargs)?;
+        check_model(serving, request.generation.model.as_deref())?;
+        let (prompt, tokens) = render(text, &request)?;
+        Ok((prompt, tokens, request.media))
+    })
+    .await?;
+    if !media.is_empty() {
+        tokens = vision::place(&app, &tokens, &media, "messages").await?.ids;
+    }
+    blocking(move || {
+        let serving = app.serving()?;
+        let text = text_side(serving)?;
         let strings: Vec<String> = tokens.iter().map(|id| text.tokenizer.decode(&[*id], false)).collect();
         Ok(Json(json!({
             "count": tokens.len(),
@@ -73,8 +84,10 @@ pub(super) async fn render_chat(
     State(app): State<Arc<App>>,
     JsonBody(Strict(body)): JsonBody<Strict>,
 ) -> Result<Json<Value>, ApiError> {
+    let work = Arc::clone(&app);
+    let (request, mut job) = blocking(move || prepare(&work, body, Instant::now())).await?;
+    show(&app, &request, &mut job).await?;
     blocking(move || {
-        let (request, job) = prepare(&app, body, Instant::now())?;
         let serving = app.serving()?;
         let tokens = job.prompts.into_iter().next().unwrap_or_default();
         Ok(Json(json!({

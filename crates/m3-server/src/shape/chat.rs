@@ -12,6 +12,7 @@ use crate::openai::generation::Delivery;
 use crate::openai::prompt_scores::PromptScores;
 use crate::openai::reasoning::ReasoningNames;
 use crate::openai::stop_cause::StopCause;
+use crate::vision::MediaTokens;
 
 /// State of one chat request's response.
 pub struct ChatShape {
@@ -67,6 +68,12 @@ impl ChatShape {
             folded,
             prompt_scores: None,
         }
+    }
+
+    /// Reports how many of the prompt's tokens are media's.
+    pub fn with_media(mut self, tokens: MediaTokens) -> Self {
+        self.tally.media(tokens);
+        self
     }
 
     /// Gives the prompt's scores with the whole answer.

@@ -2,6 +2,7 @@
 
 use crate::generate::{Done, Output};
 use crate::openai::usage::Usage;
+use crate::vision::MediaTokens;
 
 /// Counts per answer. A prompt with several answers counts once.
 #[derive(Clone, Debug)]
@@ -10,6 +11,8 @@ pub struct Tally {
     answers: Vec<Counts>,
     /// Of answers that were made and are not given.
     unseen: Counts,
+    /// Of all prompts.
+    media: MediaTokens,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +26,17 @@ impl Tally {
     /// `prompt_lens` in tokens, with `n` answers each.
     pub fn new(prompt_lens: Vec<u32>, n: usize) -> Self {
         let answers = vec![Counts::default(); prompt_lens.len() * n];
-        Tally { prompt_tokens: prompt_lens, answers, unseen: Counts::default() }
+        Tally {
+            prompt_tokens: prompt_lens,
+            answers,
+            unseen: Counts::default(),
+            media: MediaTokens::default(),
+        }
+    }
+
+    /// Notes how many of the prompts' tokens are media's.
+    pub fn media(&mut self, tokens: MediaTokens) {
+        self.media = tokens;
     }
 
     /// Notes progress of an answer.
@@ -50,6 +63,7 @@ impl Tally {
         let n = self.answers.len() / self.prompt_tokens.len().max(1);
         let sum = |count: fn(&Counts) -> u32| self.answers.iter().chain([&self.unseen]).map(count).sum();
         let cached = self.answers.iter().step_by(n.max(1)).map(|counts| counts.cached).sum();
-        Usage::new(self.prompt_tokens.iter().sum(), cached, sum(|c| c.completion), sum(|c| c.reasoning))
+        let prompt = self.prompt_tokens.iter().sum();
+        Usage::new(prompt, cached, sum(|c| c.completion), sum(|c| c.reasoning)).with_media(self.media)
     }
 }

@@ -2,6 +2,7 @@
 //! JSON lines in, JSON lines out; a line that fails gives `{"error": …}` and the next one goes on.
 
 mod convert;
+mod media;
 mod parse;
 mod render;
 mod tokenize;
@@ -15,12 +16,18 @@ use crate::boot::model_dir;
 use crate::model::load_tokenizer;
 use m3_core::text::tokenizer::Tokenizer;
 
+pub use media::{Inspected, Request as InspectRequest, inspect};
 pub use parse::{ParseLine, parse_line};
 pub use render::{RenderLine, render_line};
 
 /// `m3 convert`.
 pub fn convert(parsed: &Parsed) -> anyhow::Result<()> {
     convert::run(parsed)
+}
+
+/// `m3 media`.
+pub fn media(parsed: &Parsed) -> anyhow::Result<()> {
+    media::run(parsed)
 }
 
 /// `m3 parse`.

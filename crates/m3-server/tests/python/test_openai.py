@@ -5,10 +5,13 @@ Needs a running server and nothing about what the model says: only shapes, count
 """
 
 import asyncio
+import base64
 import json
+import struct
 import sys
 import time
 import urllib.request
+import zlib
 
 import openai
 
@@ -114,6 +117,42 @@ def expect(kind, call, part):
         assert error.body["message"] and "param" in error.body
         return
     raise AssertionError(f"{kind.__name__} expected")
+
+
+def png(width, height, level):
+    """A grey PNG as a data URI."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes([level]) * width) * height)
+    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(file).decode()
+
+
+def picture(url, **fields):
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def test_images():
+    def seen(*parts, **fields):
+        text = {"type": "text", "text": "What is this?"}
+        return chat(messages=[{"role": "user", "content": [*parts, text]}], **fields)
+
+    def tokens(answer):
+        return answer.usage.prompt_tokens_details.image_tokens
+
+    one = seen(picture(png(640, 480, 90)))
+    assert tokens(one) == 391 and one.choices[0].message is not None
+    assert tokens(seen(picture(png(640, 480, 90)), picture(png(100, 100, 200)), picture(png(20, 20, 0)))) == 391 + 16 + 4
+    sizes = [tokens(seen(picture(png(1024, 768, 9), max_long_side_pixel=side))) for side in (252, 504, 1008)]
+    assert sizes == sorted(sizes) and len(set(sizes)) == 3, sizes
+    again = seen(picture(png(640, 480, 90)))
+    assert whole(again)[:4] == whole(one)[:4], "the same picture, greedily"
+    stream = fold(seen(picture(png(640, 480, 90)), stream=True, stream_options={"include_usage": True}))
+    assert stream[:4] == whole(one)[:4] and stream[4].prompt_tokens == one.usage.prompt_tokens
+    expect(openai.BadRequestError, lambda: seen(picture("data:image/png;base64,aGk=")), "messages[0].content[0]")
+    expect(openai.BadRequestError, lambda: seen(picture("https://example.com/a.png")), "messages[0].content[0]")
+    assert chat().usage.completion_tokens > 0, "and the server goes on"
 
 
 def test_errors():

@@ -29,6 +29,13 @@ pub struct Server {
     pub dir: TempDir,
 }
 
+/// A client. Its crate is built for the media fetcher with TLS and without a choice of cryptography, which programs make.
+pub fn http_client() -> reqwest::Client {
+    // The second call in a process finds it made.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 pub fn bundled() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/random/m3-nano")
 }
@@ -86,7 +93,7 @@ impl Server {
         let (address_in, address) = oneshot::channel();
         let task = tokio::spawn(serve_until(options, move |bound| address_in.send(bound).unwrap(), stops));
         let base = format!("http://{}", address.await.unwrap());
-        Server { base, client: reqwest::Client::new(), stop, task, dir }
+        Server { base, client: http_client(), stop, task, dir }
     }
 
     pub async fn wait_ready(&self) {

@@ -112,9 +112,9 @@ fn fields_get_their_chat_names() {
 #[test]
 fn what_cannot_be_honoured_is_named() {
     let user = |content: Value| json!([{"role": "user", "content": content}]);
-    let image = user(json!([{"type": "image", "source": {"type": "base64", "data": ""}}]));
+    let image = user(json!([{"type": "image", "source": {"type": "file", "file_id": "x"}}]));
     for (field, value, param) in [
-        ("messages", image, "messages[0].content[0].type"),
+        ("messages", image, "messages[0].content[0].source.type"),
         ("messages", user(json!([{"type": "document"}])), "messages[0].content[0].type"),
         ("messages", user(json!([{"type": "tool_result"}])), "messages[0].content[0].tool_use_id"),
         ("messages", user(json!(3)), "messages[0].content"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::values::{bad, conflict, count, one_of, optional};
 use crate::args::{ArgError, Parsed};
 use crate::openai::thinking::check_kwargs;
+use crate::vision::{MediaLimits, SizeRule};
 
 /// Which model, under which names, with which text side.
 #[derive(Clone, Debug)]
@@ -26,6 +27,11 @@ pub struct ModelOptions {
     pub quantization: Option<String>,
     /// Shapes alone; the backend makes the values up.
     pub dummy_weights: bool,
+    /// How images and videos are sized when a request does not say.
+    pub size_rule: SizeRule,
+    pub media_limits: MediaLimits,
+    /// Refuse images and videos although the checkpoint takes them.
+    pub text_only: bool,
 }
 
 impl ModelOptions {
@@ -48,6 +54,12 @@ impl ModelOptions {
             max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,
             quantization: quantization.filter(|name| *name != "auto").map(str::to_owned),
             dummy_weights: load_format == Some("dummy"),
+            size_rule: match one_of(parsed, "media-size-rule", &["area", "long-side"])? {
+                Some("long-side") => SizeRule::LongSide,
+                _ => SizeRule::Area,
+            },
+            media_limits: media_limits(parsed)?,
+            text_only: parsed.has("language-model-only"),
         })
     }
 }
@@ -72,6 +84,34 @@ fn model(parsed: &Parsed) -> Result<Option<&str>, ArgError> {
         None if named.first() == Some(&"") => Err(bad("model", "", "a folder")),
         None => Ok(named.first().copied()),
     }
+}
+
+/// JSON, `{"image": 4}`, or `image=4,video=1`.
+fn media_limits(parsed: &Parsed) -> Result<MediaLimits, ArgError> {
+    let (name, mut limits) = ("limit-mm-per-prompt", MediaLimits::default());
+    let Some(text) = parsed.value(name) else { return Ok(limits) };
+    let wrong = || bad(name, text, "counts such as image=4,video=1 or {\"image\": 4, \"video\": 1}");
+    let pairs: Vec<(String, String)> =
+        match serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(text) {
+            Ok(object) => object.into_iter().map(|(kind, count)| (kind, count.to_string())).collect(),
+            Err(_) => {
+                let pairs = text.split(',').map(|pair| pair.split_once('=').ok_or_else(wrong));
+                let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+                pairs
+                    .into_iter()
+                    .map(|(kind, count)| (kind.trim().to_owned(), count.trim().to_owned()))
+                    .collect()
+            }
+        };
+    for (kind, count) in pairs {
+        let count = count.parse::<u32>().map_err(|_| wrong())? as usize;
+        match kind.as_str() {
+            "image" => limits.images = count,
+            "video" => limits.videos = count,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(limits)
 }
 
 fn served_names(parsed: &Parsed) -> Result<Vec<String>, ArgError> {

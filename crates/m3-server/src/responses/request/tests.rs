@@ -95,7 +95,7 @@ fn fields_get_their_chat_names() {
 
 #[test]
 fn what_cannot_be_honoured_is_named() {
-    let image = json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:x"}]}]);
+    let image = json!([{"role": "user", "content": [{"type": "input_file", "file_url": "data:x"}]}]);
     for (field, value, param) in [
         ("input", json!(3), "input"),
         ("input", json!([3]), "input[0]"),
