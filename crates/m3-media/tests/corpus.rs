@@ -47,7 +47,7 @@ fn compare(name: &str, line: &str) -> Option<String> {
     let near: u8 = near.parse().expect("a number");
     if near > 0 {
         let furthest = furthest(name, &picture);
-        println!("{name}: at most {furthest} of {near}");
+        eprintln!("{name}: at most {furthest} of {near}");
         return (furthest > near).then(|| format!("{name}: off by {furthest}, more than {near}"));
     }
     let found: String = Sha256::digest(&picture.rgb).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -260,6 +260,13 @@ fn pictures_with_random_faults_end_in_a_picture_or_a_sentence() {
                 assert!(error.to_string().len() < 400, "seed {seed}, run {runs}: {error}");
             }
         }
+        // Addresses are a client's words as well.
+        let text = String::from_utf8_lossy(&bytes);
+        for address in
+            [format!("data:{text}"), format!("data:;base64,{text}"), format!("https://{text}"), text.into()]
+        {
+            let _ = m3_media::Source::parse(&address);
+        }
         runs += 1;
     }
     let _ = std::panic::take_hook();

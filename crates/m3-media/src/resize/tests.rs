@@ -78,8 +78,8 @@ fn bytes_are_within_two_levels_of_the_pinned_pillow() {
     for (from, to) in [((61, 70), (56, 56)), ((31, 20), (84, 56)), ((210, 33), (112, 28))] {
         let name = format!("pillow_{}x{}_{}x{}.png", from.0, from.1, to.0, to.1);
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(&name);
-        let file = std::fs::read(path).expect("our own picture");
-        let pillow = crate::decode_image(&file, &crate::Limits::default()).expect("our own picture").rgb;
+        let bytes = std::fs::read(path).expect("our own picture");
+        let pillow = crate::decode_image(&bytes, &crate::Limits::default()).expect("our own picture").rgb;
         let to = Size { width: to.0, height: to.1 };
         let ours = resize(&picture("edges", from.0, from.1), to).expect("resizes");
         assert_eq!(pillow.len(), ours.rgb.len());

@@ -21,7 +21,7 @@ pub(super) fn parse(rest: &str) -> Result<Bytes> {
             "a data URI needs a comma before its bytes: data:<type>;base64,<bytes>".into(),
         ));
     };
-    let (head, payload) = (&rest[..comma], rest[comma + 1..].as_bytes());
+    let (head, payload) = (&rest[..comma], &rest.as_bytes()[comma + 1..]);
     let is_base64 = head.rsplit_once(';').is_some_and(|(_, last)| last.trim().eq_ignore_ascii_case("base64"));
     if is_base64 { base64(payload) } else { Ok(percent_decoded(payload).into()) }
 }

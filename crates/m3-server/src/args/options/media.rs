@@ -126,3 +126,6 @@ fn decode_bytes(parsed: &Parsed) -> Result<u64, ArgError> {
     let bytes = parse_bytes(text).filter(|bytes| *bytes >= 1 << 20);
     bytes.ok_or_else(|| bad(name, text, "bytes from 1M, such as 4G or 512M"))
 }
+
+#[cfg(test)]
+mod tests;
