@@ -22,8 +22,17 @@ use tokio::process::{Child, Command};
 pub(super) const INPUT: &str = "file:input";
 
 /// What a dynamically linked program reads to start.
-const SYSTEM_FOLDERS: [&str; 8] =
-    ["/usr", "/bin", "/lib", "/lib64", "/opt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/dev/null"];
+const SYSTEM_FOLDERS: [&str; 9] = [
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/dev/null",
+];
 
 /// A private folder with the video in it; gone with everything in it when this is dropped.
 pub(super) struct Workplace {

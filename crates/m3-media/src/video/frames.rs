@@ -42,7 +42,8 @@ pub(super) async fn read(
 
 /// `-reinit_filter 0`: a size that changes in the middle is scaled to the first one and does not restart the count.
 fn arguments(job: &Job<'_>, chosen: &[u64]) -> Vec<String> {
-    let mut arguments = ["-v", "quiet", "-nostdin", "-reinit_filter", "0"].map(String::from).to_vec();
+    let mut arguments =
+        ["-v", "quiet", "-nostdin", "-filter_threads", "1", "-reinit_filter", "0"].map(String::from).to_vec();
     arguments.extend(job.input_options());
     let (select, count) = (select(chosen), chosen.len().to_string());
     arguments.extend(["-max_pixels".into(), job.limits.max_frame_pixels.to_string()]);

@@ -87,6 +87,37 @@ fn a_rotated_video_is_set_upright() {
     assert_eq!(clip.frames.iter().map(number).collect::<Vec<_>>(), [0, 24]);
 }
 
+/// Frames 0..5 are 64x48, 5..10 are 96x80: later frames keep their number and get the first ones' size.
+#[test]
+fn a_size_that_changes_in_the_middle_does_not_restart_the_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let raw = folder.path().join("joined.h264");
+    let mut joined = Vec::new();
+    for (size, first) in [("64x48", 0), ("96x80", 5)] {
+        let source = format!("color=black:size={size}:rate=10,geq=lum='16+8*(N+{first})':cb=128:cr=128");
+        let part = folder.path().join("part.h264");
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", &source, "-frames:v", "5"])
+            .args(["-c:v", "libx264", "-bf", "0", "-pix_fmt", "yuv420p"])
+            .arg(&part)
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            println!("skipped: no ffmpeg here that makes H.264");
+            return;
+        }
+        joined.extend(std::fs::read(part).expect("a part"));
+    }
+    std::fs::write(&raw, joined).expect("written");
+    let video = folder.path().join("joined.mkv");
+    let joining = ["-v", "error", "-nostdin", "-f", "h264", "-framerate", "10", "-i"];
+    let status = Command::new("ffmpeg").args(joining).arg(&raw).args(["-c", "copy"]).arg(&video).status();
+    assert!(status.expect("ffmpeg").success());
+    let bytes = std::fs::read(video).expect("a video");
+    let clip = decode_video(&bytes, &Limits::default(), |_| vec![1, 3, 8]).expect("a clip");
+    assert_eq!(clip.frames.iter().map(number).collect::<Vec<_>>(), [1, 3, 8]);
+    assert!(clip.frames.iter().all(|frame| (frame.width, frame.height) == (64, 48)));
+}
+
 #[test]
 fn limits_are_held_before_frames_are_made() {
     let Some(bytes) = mp4() else { return };
