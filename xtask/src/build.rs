@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
 /// Backends of this workspace; GPU ones that are not in [`kernels::TARGETS`] are plugins without kernels so far.
-const BACKENDS: [&str; 6] = ["cpu", "null", "sm90", "sm100", "gfx942", "gfx950"];
+pub(crate) const BACKENDS: [&str; 6] = ["cpu", "null", "sm90", "sm100", "gfx942", "gfx950"];
 /// Most bytes of a stripped plugin.
 const MOST_PLUGIN_BYTES: u64 = 20_000_000;
 

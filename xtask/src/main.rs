@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod clients;
 mod conformance;
+mod dist;
 mod goldens;
 mod kernels;
 mod nano;
@@ -89,6 +90,15 @@ enum Task {
         /// `cpu`, `tokenizer` or `server`
         what: String,
     },
+    /// Packages (`.tar.zst` and Debian's) of the server and of each backend, tried in a fresh root.
+    Dist {
+        /// Backends to make packages of; may be given several times.
+        #[arg(long, num_args = 1..)]
+        backend: Vec<String>,
+        /// From a development build: quick, for trying the packages, not for handing out.
+        #[arg(long)]
+        debug: bool,
+    },
     /// What a test does for seconds, for hours.
     Soak {
         /// `simulation`: the engine, for as many worlds of a hundred random requests each; `fuzz`: made-up input.
@@ -163,6 +173,7 @@ fn run(task: Task) -> Result<()> {
         Task::Kernels => kernels::test(&root),
         Task::Goldens => goldens::run(&root),
         Task::Bench { what } => bench::run(&root, &what),
+        Task::Dist { backend, debug } => dist::run(&root, &dist::Wanted { backends: backend, debug }),
         Task::Pictures => pictures::run(&root),
         Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
         Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),

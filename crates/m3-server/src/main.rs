@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use m3_server::args::{self, BackendOptions, Command, Options, Parsed};
-use m3_server::{backends, chat, error, serve, tools};
+use m3_server::{backends, bench, chat, doctor, error, recipe, serve, tools};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -51,6 +51,12 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
             print!("{}", backends::listing(&BackendOptions::read(parsed)?)?);
             Ok(())
         }
+        Command::Doctor => {
+            anyhow::ensure!(doctor::run(parsed)?, "m3 serve would not start, see above");
+            Ok(())
+        }
+        Command::Recipe => recipe::run(parsed),
+        Command::Bench => bench::run(parsed),
         Command::Tokenize => tools::tokenize(parsed),
         Command::Render => tools::render(parsed),
         Command::Parse => tools::parse(parsed),

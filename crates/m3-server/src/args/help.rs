@@ -8,6 +8,13 @@ fn about(command: Command) -> &'static str {
         Command::Serve => "m3 serve [MODEL]: an OpenAI-compatible server",
         Command::Chat => "m3 chat [MODEL]: talk to a model in the terminal",
         Command::Backends => "m3 backends: each device plugin, its score or why it was refused",
+        Command::Doctor => {
+            "m3 doctor [MODEL]: what this machine has for serving, and what would keep `m3 serve` with the same flags from it"
+        }
+        Command::Recipe => {
+            "m3 recipe --hardware NAME: the command for a kind of GPU, its memory plan and the best it can do"
+        }
+        Command::Bench => "m3 bench [URL]: load on any server with OpenAI's API, and what its clients see",
         Command::Tokenize => "m3 tokenize [MODEL]: text to token ids, or back with --decode",
         Command::Render => {
             "m3 render: JSON lines with messages in, prompts and token ids out; the template raw, without the \
@@ -31,7 +38,7 @@ pub fn help(command: Option<Command>) -> String {
         );
     };
     let mut text = format!("{}\n\n", about(command));
-    for flag in FLAGS.iter().filter(|flag| flag.commands.contains(&command)) {
+    for flag in FLAGS.iter().filter(|flag| flag.is_for(command)) {
         text.push_str(&line(flag));
     }
     text

@@ -12,6 +12,7 @@ mod table;
 
 pub use help::help;
 pub use numbers::{parse_bytes, parse_count};
+pub(crate) use options::number;
 pub use options::{BackendOptions, EngineOptions, HttpOptions, MediaOptions, ModelOptions, Options};
 pub use parse::{Parsed, parse};
 pub use table::{Command, Effect, FLAGS, Flag, Kind};

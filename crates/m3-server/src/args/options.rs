@@ -12,6 +12,7 @@ pub use device::{BackendOptions, EngineOptions};
 pub use http::HttpOptions;
 pub use media::MediaOptions;
 pub use model::ModelOptions;
+pub(crate) use values::count as number;
 
 /// Everything `m3 serve` and `m3 chat` need to know.
 #[derive(Clone, Debug)]

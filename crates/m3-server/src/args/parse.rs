@@ -75,7 +75,7 @@ fn take_flag<'a>(parsed: &mut Parsed, word: &str, after: &'a [String]) -> Result
         None => (word, None),
     };
     let flag = find(given).ok_or_else(|| unknown_flag(given))?;
-    if !flag.commands.contains(&parsed.command) {
+    if !flag.is_for(parsed.command) {
         return Err(ArgError::NotHere { given: given.to_owned(), command: parsed.command.name() });
     }
     let (values, rest) = take_values(flag, given, inline, after)?;

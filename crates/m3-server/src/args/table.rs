@@ -9,6 +9,9 @@ pub enum Command {
     Serve,
     Chat,
     Backends,
+    Doctor,
+    Recipe,
+    Bench,
     Tokenize,
     Render,
     Parse,
@@ -18,10 +21,13 @@ pub enum Command {
 
 impl Command {
     /// All, with the words that name them.
-    pub const ALL: [(&'static str, Command); 8] = [
+    pub const ALL: [(&'static str, Command); 11] = [
         ("serve", Command::Serve),
         ("chat", Command::Chat),
         ("backends", Command::Backends),
+        ("doctor", Command::Doctor),
+        ("recipe", Command::Recipe),
+        ("bench", Command::Bench),
         ("tokenize", Command::Tokenize),
         ("render", Command::Render),
         ("parse", Command::Parse),
@@ -59,6 +65,14 @@ pub enum Effect {
     NotYet,
 }
 
+impl Flag {
+    /// Whether `command` takes it. The doctor takes what the server would get.
+    pub fn is_for(&self, command: Command) -> bool {
+        self.commands.contains(&command)
+            || (command == Command::Doctor && self.commands.contains(&Command::Serve))
+    }
+}
+
 /// One row.
 #[derive(Debug)]
 pub struct Flag {
@@ -74,7 +88,7 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-use Command::{Backends, Chat, Convert, Media, Parse, Render, Serve, Tokenize};
+use Command::{Backends, Bench, Chat, Convert, Doctor, Media, Parse, Recipe, Render, Serve, Tokenize};
 use Effect::{Harmless, NotYet, Only, Set};
 use Kind::{Many, Switch, Value};
 
@@ -82,7 +96,12 @@ const ENGINE: &[Command] = &[Serve, Chat];
 const HTTP: &[Command] = &[Serve];
 const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render, Parse];
 const PLUGINS: &[Command] = &[Serve, Chat, Backends];
-const EVERY: &[Command] = &[Serve, Chat, Backends, Tokenize, Render, Parse, Convert, Media];
+const PLANNED: &[Command] = &[Serve, Chat, Recipe];
+const MODEL: &[Command] = &[Serve, Chat, Recipe, Bench, Tokenize, Render, Parse];
+const KEYS: &[Command] = &[Serve, Bench];
+const SEEDS: &[Command] = &[Serve, Chat, Bench];
+const REPORTS: &[Command] = &[Doctor, Recipe];
+const EVERY: &[Command] = &[Serve, Chat, Backends, Recipe, Bench, Tokenize, Render, Parse, Convert, Media];
 
 const fn row(
     name: &'static str,
@@ -99,7 +118,7 @@ const fn row(
 #[rustfmt::skip]
 pub const FLAGS: &[Flag] = &[
     // Model and text.
-    row("model", &["model-path"], Value("DIR"), Set, TEXT, "folder with config.json and safetensors; the bundled model when none is named"),
+    row("model", &["model-path"], Value("DIR"), Set, MODEL, "folder with config.json and safetensors; the bundled model when none is named"),
     row("served-model-name", &[], Many("NAME"), Set, HTTP, "names that clients may ask for; default: the folder's name"),
     row("tokenizer", &["tokenizer-path"], Value("PATH"), Set, TEXT, "tokenizer.json or a folder that has one; default: the model's"),
     row("chat-template", &[], Value("FILE"), Set, TEXT, "chat template; default: the model's"),
@@ -107,7 +126,7 @@ pub const FLAGS: &[Flag] = &[
     row("default-chat-template-kwargs", &[], Value("JSON"), Set, HTTP, "chat_template_kwargs of requests that send none of that key"),
     row("force-thinking", &[], Switch, Set, ENGINE, "the checkpoint always thinks: requests that turn thinking off are refused"),
     row("sampling-defaults", &["generation-config"], Value("model|openai"), Set, ENGINE, "defaults from generation_config.json (model, auto) or neutral ones (openai, vllm)"),
-    row("random-seed", &["seed"], Value("N"), Set, ENGINE, "makes the seeds of requests without a seed repeatable"),
+    row("random-seed", &["seed"], Value("N"), Set, SEEDS, "makes the seeds of requests without a seed repeatable"),
     row("max-logprobs", &[], Value("N"), Set, HTTP, "most alternatives per token a request may ask for (20)"),
     row("trust-remote-code", &[], Switch, Harmless, ENGINE, "no code from a checkpoint is ever run"),
     row("reasoning-parser", &[], Value("NAME"), Only(&["auto", "minimax-m3", "minimax_m3"]), ENGINE, "M3's parser is always on"),
@@ -121,12 +140,11 @@ pub const FLAGS: &[Flag] = &[
     row("enable-lora", &[], Switch, NotYet, ENGINE, "adapters are not built"),
     row("lora-paths", &["lora-modules"], Many("NAME=PATH"), NotYet, ENGINE, "adapters are not built"),
     row("to", &[], Value("FORMAT"), Set, &[Convert], "format of the converted weights: mxfp8"),
-    row("out", &[], Value("PATH"), Set, &[Convert, Media], "m3 convert: new or empty folder for the converted checkpoint; m3 media: PNG file of the patches"),
     // Backend.
     row("backend", &[], Value("auto|NAME|PATH"), Set, PLUGINS, "device plugin (auto takes the best score)"),
     row("backend-dir", &[], Value("DIR"), Set, PLUGINS, "folder to look for plugins in, beside the executable's"),
     row("dtype", &[], Value("TYPE"), Set, ENGINE, "auto, bfloat16 or float32"),
-    row("kv-cache-dtype", &[], Value("TYPE"), Set, ENGINE, "auto, bfloat16, float32 or fp8 (fp8_e4m3)"),
+    row("kv-cache-dtype", &[], Value("TYPE"), Set, PLANNED, "auto, bfloat16, float32 or fp8 (fp8_e4m3)"),
     row("tp", &["tp-size", "tensor-parallel-size", "-tp"], Value("N"), Set, ENGINE, "ranks that share the model (1)"),
     row("ep", &["ep-size", "expert-parallel-size"], Value("N"), Set, ENGINE, "expert-parallel groups, a divisor of --tp (1)"),
     row("solo-rank", &[], Value("N"), Set, ENGINE, "load only this rank of --tp and skip sums over ranks: what it says means nothing, how fast it is does"),
@@ -152,10 +170,10 @@ pub const FLAGS: &[Flag] = &[
     row("compilation-config", &["-O"], Value("JSON"), NotYet, ENGINE, "there is nothing to compile"),
     row("skip-server-warmup", &[], Switch, Harmless, ENGINE, "warm-up is part of loading and cannot be skipped"),
     // Engine.
-    row("context-length", &["max-model-len"], Value("N"), Set, ENGINE, "longest context in tokens; accepts 1k, 1K, 1M (default: the model's, as far as the pages reach)"),
+    row("context-length", &["max-model-len"], Value("N"), Set, PLANNED, "longest context in tokens; accepts 1k, 1K, 1M (default: the model's, as far as the pages reach)"),
     row("max-running-requests", &["max-num-seqs"], Value("N"), Set, ENGINE, "most requests that run at once"),
     row("max-queued-requests", &["max-num-queued-reqs"], Value("N"), Set, HTTP, "most requests that wait; more are answered with 429"),
-    row("chunked-prefill-size", &["max-num-batched-tokens"], Value("N"), Set, ENGINE, "most tokens in one step"),
+    row("chunked-prefill-size", &["max-num-batched-tokens"], Value("N"), Set, PLANNED, "most tokens in one step"),
     row("page-size", &["block-size"], Value("N"), Set, ENGINE, "must be the model's block size"),
     row("disable-radix-cache", &["no-enable-prefix-caching"], Switch, Set, ENGINE, "no reuse of computed prefixes"),
     row("enable-prefix-caching", &[], Switch, Set, ENGINE, "reuse of computed prefixes, on by default (=false turns it off)"),
@@ -201,7 +219,7 @@ pub const FLAGS: &[Flag] = &[
     // HTTP.
     row("host", &[], Value("ADDRESS"), Set, HTTP, "address to listen on (127.0.0.1)"),
     row("port", &["-p"], Value("N"), Set, HTTP, "port to listen on (30000; 0 takes a free one and prints it)"),
-    row("api-key", &[], Value("KEY"), Set, HTTP, "clients must send this as a bearer token; may be given again for further keys"),
+    row("api-key", &[], Value("KEY"), Set, KEYS, "clients must send this as a bearer token; may be given again for further keys"),
     row("api-key-file", &[], Value("FILE"), Set, HTTP, "one key per line"),
     row("admin-api-key", &[], Value("KEY"), Set, HTTP, "key that /flush_cache and /abort_request need; without it any key does"),
     row("heartbeat-secs", &["sse-keep-alive-interval"], Value("SECS"), Set, HTTP, "seconds of silence after which a stream gets a comment (10; 0 turns it off)"),
@@ -238,6 +256,34 @@ pub const FLAGS: &[Flag] = &[
     row("text", &[], Value("TEXT"), Set, &[Tokenize], "text to encode; default: standard input"),
     row("no-special", &[], Switch, Set, &[Tokenize], "treat marker texts as ordinary text"),
     row("decode", &[], Switch, Set, &[Tokenize], "ids in, text out"),
+    // Recipes.
+    row("hardware", &[], Value("NAME"), Set, &[Recipe], "kind of GPU; without it, the table of all"),
+    row("gpus", &[], Value("N"), Set, &[Recipe], "GPUs of one node (default: what the kind is usually taken with)"),
+    row("weights", &[], Value("NAME"), Set, &[Recipe], "bf16, mxfp8 or nvfp4 (default: the best that fits)"),
+    row("strategy", &[], Value("NAME"), Set, &[Recipe], "latency, balanced (default) or throughput"),
+    row("json", &[], Switch, Set, REPORTS, "as JSON"),
+    // Load.
+    row("url", &["base-url"], Value("URL"), Set, &[Bench], "server with OpenAI's API; the first word does as well (http://127.0.0.1:30000)"),
+    row("endpoint", &[], Value("NAME"), Set, &[Bench], "chat (default) or completions"),
+    row("trace", &["dataset-name"], Value("NAME"), Set, &[Bench], "random (default), shared-prefix or conversation"),
+    row("num-prompts", &[], Value("N"), Set, &[Bench], "requests of each point of the sweep, turns of conversations counted (100)"),
+    row("input-len", &["random-input-len"], Value("N"), Set, &[Recipe, Bench], "tokens of a prompt (m3 bench: 512, without the shared prefix; m3 recipe: 2048)"),
+    row("output-len", &["random-output-len"], Value("N"), Set, &[Recipe, Bench], "tokens of an answer (m3 bench: 128; m3 recipe: 256)"),
+    row("range-ratio", &["random-range-ratio"], Value("F"), Set, &[Bench], "lengths are drawn from this share of the above to all of it (1)"),
+    row("prefix-len", &[], Value("N"), Set, &[Bench], "tokens that prompts of a group have in common (1024)"),
+    row("prefix-groups", &[], Value("N"), Set, &[Bench], "such groups (8)"),
+    row("turns", &[], Value("N"), Set, &[Bench], "requests of a conversation (4)"),
+    row("request-rate", &[], Value("F"), Set, &[Bench], "conversations a second, as a Poisson process (inf: as soon as there is room)"),
+    row("concurrency", &["max-concurrency"], Value("N,..."), Set, &[Recipe, Bench], "most requests at once; m3 bench takes a list to sweep (16)"),
+    row("warmup", &["warmup-requests", "num-warmups"], Value("N"), Set, &[Bench], "requests before each point that do not count (1)"),
+    row("goodput", &[], Many("NAME:MS"), Set, &[Bench], "limits of a good request: ttft:500 tpot:50 e2e:10000"),
+    row("respect-eos", &[], Switch, Set, &[Bench], "let answers end early; otherwise ignore_eos makes their length exact"),
+    row("flush-cache", &[], Switch, Set, &[Bench], "forget cached prefixes before each point"),
+    row("extra-body", &["extra-request-body"], Value("JSON"), Set, &[Bench], "more fields of every request"),
+    row("timeout", &[], Value("SECS"), Set, &[Bench], "seconds after which a request has failed (600)"),
+    row("out", &["output-file"], Value("PATH"), Set, &[Bench, Convert, Media], "m3 bench: JSON file of the result; m3 convert: new or empty folder; m3 media: PNG file of the patches"),
+    row("html", &[], Value("FILE"), Set, &[Bench], "write the result as one page with plots"),
+    row("quiet", &[], Switch, Set, &[Bench], "no progress bar"),
     // Media tool.
     row("max-long-side-pixel", &[], Value("N"), Set, &[Media], "as a request's max_long_side_pixel"),
     row("fps", &[], Value("F"), Set, &[Media], "frames of a video looked at per second (1)"),

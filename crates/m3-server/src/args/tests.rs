@@ -230,6 +230,9 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         include_str!("../tools/convert.rs"),
         include_str!("../tools/media.rs"),
         include_str!("../chat.rs"),
+        include_str!("../doctor/mod.rs"),
+        include_str!("../recipe/mod.rs"),
+        include_str!("../bench/options.rs"),
     ];
     for flag in FLAGS.iter().filter(|flag| flag.effect == Effect::Set) {
         let quoted = format!("\"{}\"", flag.name);

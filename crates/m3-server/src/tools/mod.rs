@@ -50,6 +50,14 @@ pub fn tokenize(parsed: &Parsed) -> anyhow::Result<()> {
     tokenize::run(&tokenizer(&ModelOptions::read(parsed)?)?, flags)
 }
 
+/// Standard output, whose reader may have had enough.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
 /// The tokenizer that was named, else the model's.
 fn tokenizer(options: &ModelOptions) -> anyhow::Result<Tokenizer> {
     let place = match &options.tokenizer {

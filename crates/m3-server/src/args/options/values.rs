@@ -24,7 +24,8 @@ pub(super) fn optional<T: FromStr>(
     parsed.value(name).map(parse).transpose()
 }
 
-pub(super) fn count(parsed: &Parsed, name: &str, least: u64, most: u64) -> Result<Option<u64>, ArgError> {
+/// A whole number from `least` to `most`.
+pub(crate) fn count(parsed: &Parsed, name: &str, least: u64, most: u64) -> Result<Option<u64>, ArgError> {
     let Some(text) = parsed.value(name) else { return Ok(None) };
     let number = parse_count(text).filter(|number| (least..=most).contains(number));
     number.map(Some).ok_or_else(|| bad(name, text, &format!("a whole number from {least} to {most}")))
