@@ -97,6 +97,7 @@ fn response_format(format: Option<Value>) -> Result<Option<Constraint>, ApiError
         ));
     };
     let found = |content, field: &str| Ok(Some(Constraint { content, field: field.to_owned() }));
+    only_known(FIELD, map)?;
     match map.get("type").and_then(Value::as_str) {
         Some("text") => Ok(None),
         // Some servers take a schema here as well.
@@ -110,6 +111,8 @@ fn response_format(format: Option<Value>) -> Result<Option<Constraint>, ApiError
             let Some(Value::Object(inner)) = inner else {
                 return Err(ApiError::invalid(field, format!("{field} must be an object with a schema")));
             };
+            let known = ["name", "description", "schema", "json_schema", "strict"];
+            no_others(field, inner, &known)?;
             let schema =
                 inner.get("schema").or_else(|| inner.get("json_schema")).filter(|schema| !schema.is_null());
             let Some(schema) = schema else {
@@ -128,6 +131,26 @@ fn response_format(format: Option<Value>) -> Result<Option<Constraint>, ApiError
                 "response_format.type is {shown}; expected text, json_object, json_schema or structural_tag"
             );
             Err(ApiError::invalid("response_format.type", sentence))
+        }
+    }
+}
+
+/// Members that a `response_format` of this type has; what a structural tag may hold is the grammar's business.
+fn only_known(field: &str, map: &Map<String, Value>) -> Result<(), ApiError> {
+    match map.get("type").and_then(Value::as_str) {
+        Some("text") => no_others(field, map, &["type"]),
+        Some("json_object") => no_others(field, map, &["type", "schema"]),
+        Some("json_schema") => no_others(field, map, &["type", "json_schema"]),
+        _ => Ok(()),
+    }
+}
+
+fn no_others(field: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), ApiError> {
+    match map.iter().find(|(name, value)| !value.is_null() && !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let sentence = format!("\"{}\" is no field of {field}", cut(name, 60));
+            Err(ApiError::invalid(format!("{field}.{name}"), sentence).with_code("unknown_field"))
         }
     }
 }

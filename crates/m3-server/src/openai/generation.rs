@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use super::fields::{Fields, kind, short_number};
 use super::token_lists;
 use super::words;
@@ -88,10 +86,24 @@ pub struct Delivery {
     pub interval: Option<u32>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default)]
 struct StreamOptions {
-    include_usage: Option<bool>,
-    continuous_usage_stats: Option<bool>,
+    include_usage: bool,
+    continuous_usage_stats: bool,
+}
+
+impl StreamOptions {
+    fn take(fields: &mut Fields) -> Result<Self, ApiError> {
+        const FIELD: &str = "stream_options";
+        let Some(object) = fields.take_value(FIELD) else { return Ok(Self::default()) };
+        let mut given = Fields::within(FIELD, object)?;
+        // Pads events against an onlooker's guesses; there is nothing to pad here.
+        given.take_value("include_obfuscation");
+        let include_usage = given.switch("include_usage", false)?;
+        let continuous_usage_stats = given.switch("continuous_usage_stats", false)?;
+        given.finish(FIELD)?;
+        Ok(StreamOptions { include_usage, continuous_usage_stats })
+    }
 }
 
 /// Most answers to one prompt.
@@ -191,11 +203,11 @@ impl Generation {
 
 impl Delivery {
     fn take(fields: &mut Fields) -> Result<Self, ApiError> {
-        let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
+        let options = StreamOptions::take(fields)?;
         Ok(Delivery {
             stream: fields.switch("stream", false)?,
-            include_usage: options.include_usage.unwrap_or(false),
-            continuous_usage: options.continuous_usage_stats.unwrap_or(false),
+            include_usage: options.include_usage,
+            continuous_usage: options.continuous_usage_stats,
             token_ids: fields.switch("return_token_ids", false)?,
             tokens_as_ids: fields.switch("return_tokens_as_token_ids", false)?,
             interval: fields.whole("stream_interval", 1, 1 << 20)?.map(|tokens| tokens as u32),

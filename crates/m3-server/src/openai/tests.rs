@@ -55,6 +55,8 @@ fn values_out_of_range_are_400_and_name_the_field() {
         (json!({"stop": vec!["a".repeat(2000); 3]}), "stop"),
         (json!({"stop_token_ids": [1000]}), "stop_token_ids"),
         (json!({"stream_options": {"include_usage": 3}}), "stream_options.include_usage"),
+        (json!({"stream_options": {"usage": true}}), "stream_options.usage"),
+        (json!({"stream_options": true}), "stream_options"),
         (json!({"n": 2, "best_of": 1}), "best_of"),
         (json!({"best_of": 129}), "best_of"),
         (json!({"best_of": 2, "stream": true}), "best_of"),

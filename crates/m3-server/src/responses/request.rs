@@ -220,7 +220,11 @@ impl Switches {
             }
         };
         // Its one member pads events against an onlooker's guesses; there is nothing to pad here.
-        fields.take_value("stream_options");
+        if let Some(options) = fields.take_value("stream_options") {
+            let mut options = Fields::within("stream_options", options)?;
+            options.take_value("include_obfuscation");
+            options.finish("stream_options")?;
+        }
         fields.take_value("client_metadata");
         let switches = Switches {
             store: fields.switch("store", true)?,
@@ -250,6 +254,10 @@ fn text_format(
             return Err(ApiError::invalid("text", format!("text is {}; expected an object", kind(&other))));
         }
     };
+    let mut members = Fields::within("text", text.clone())?;
+    members.take_value("format");
+    members.take_value("verbosity");
+    members.finish("text")?;
     let format = text.get("format").filter(|format| !format.is_null()).cloned();
     let format = format.unwrap_or_else(|| json!({"type": "text"}));
     match format.get("type").and_then(Value::as_str) {

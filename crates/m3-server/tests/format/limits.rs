@@ -132,3 +132,28 @@ async fn json_objects_are_made_too() {
         assert!(answer["choices"][0]["message"]["content"].as_str().unwrap().trim_start().starts_with('{'));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_inside_objects_that_nobody_knows_are_refused_by_name() {
+    let server = Server::start(says("hello"), &[]).await;
+    let schema = |more: &str| json!({"name": "n", "schema": {"type": "object"}, "strict": true, more: 1});
+    for (fields, name) in [
+        (json!({"stream_options": {"usage": true}}), "stream_options.usage"),
+        (json!({"response_format": {"type": "text", "schema": {}}}), "response_format.schema"),
+        (json!({"response_format": {"type": "json_object", "json": {}}}), "response_format.json"),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": schema("mode")}}),
+            "response_format.json_schema.mode",
+        ),
+        (json!({"thinking": {"type": "enabled", "depth": 1}}), "thinking.depth"),
+    ] {
+        assert_eq!(refused(&server, with(greeting(), &fields)).await.0, name);
+    }
+    for (fields, name) in [
+        (json!({"input": "hi", "text": {"style": "short"}}), "text.style"),
+        (json!({"input": "hi", "stream_options": {"usage": true}}), "stream_options.usage"),
+    ] {
+        let (status, answer) = server.post("/v1/responses", fields).await;
+        assert_eq!((status, answer["error"]["param"].as_str()), (400, Some(name)), "{answer}");
+    }
+}

@@ -75,7 +75,9 @@ fn judge(path: &str, reply: &Reply) -> Result<String, String> {
         return Err(format!("{status}: {text}"));
     }
     if content_type.starts_with("text/event-stream") {
-        let named = path.starts_with("/v1/responses") || path.starts_with("/v1/messages");
+        // `/invocations` answers in the form of the route that its body is for.
+        let of_body = path == "/invocations" && text.starts_with("event: ");
+        let named = of_body || path.starts_with("/v1/responses") || path.starts_with("/v1/messages");
         let events = sse::read(text, !named)?;
         return Ok(format!("{status} {}", events.last().map_or("", |event| &event.name)));
     }
