@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use m3_abi::Backend;
 
-pub use crate::scheduler::{EngineConfig, EngineError};
+pub use crate::scheduler::{EngineConfig, EngineError, MediaLimits, MediaSupport};
 
 use crate::event::Sink;
 use crate::metrics::EngineStats;

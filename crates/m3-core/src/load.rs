@@ -9,14 +9,16 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use m3_abi::types::{DTYPE_BF16, OPEN_SOLO, OPEN_TAPS, PROBE_KEEP_MAPPED, Ready, WarmShape};
+use m3_abi::types::{DTYPE_BF16, OPEN_SOLO, OPEN_TAPS, PROBE_ENCODES, PROBE_KEEP_MAPPED, Ready, WarmShape};
 use m3_abi::{Backend, Driver, OpenRequest, ProbeReport, ProbeRequest};
 use m3_model::checkpoint::Checkpoint;
 use m3_model::config::ModelConfig;
 use m3_model::error::ModelError;
+use m3_model::names::Role;
 use m3_model::shard::ShardPlan;
 
 use crate::contain::contain;
+use crate::scheduler::{MediaLimits, MediaSupport};
 use mapped::Mapped;
 use source::Source;
 
@@ -99,6 +101,8 @@ pub struct LoadedModel {
     pub weight_bytes: u64,
     pub workspace_bytes: u64,
     pub probe: ProbeReport,
+    /// With a budget of [`MEDIA_CACHE_BYTES`].
+    pub media: MediaSupport,
 }
 
 impl std::fmt::Debug for LoadedModel {
@@ -185,7 +189,32 @@ fn load(
         page_bytes: most(|ready| ready.page_bytes),
         weight_bytes: most(|ready| ready.weight_bytes),
         workspace_bytes: most(|ready| ready.workspace_bytes),
+        media: media_support(source, &probe),
         probe,
+    })
+}
+
+/// Bytes of encoded images and videos that a device keeps, when nothing is said.
+pub const MEDIA_CACHE_BYTES: u64 = 1 << 30;
+/// Patches encoded ahead of a step: one picture of 672 x 672 and a smaller one.
+const MEDIA_PATCHES_PER_STEP: usize = 4096;
+
+fn media_support(source: &Source, probe: &ProbeReport) -> MediaSupport {
+    let has_tower = source.specs().iter().any(|spec| spec.role == Role::Vision);
+    let Some(vision) = source.config().vision.as_ref().filter(|_| has_tower) else {
+        return MediaSupport::TextModel;
+    };
+    if probe.flags & PROBE_ENCODES == 0 {
+        return MediaSupport::TextBackend;
+    }
+    MediaSupport::Encodes(MediaLimits {
+        row_len: vision.row_len(),
+        merge_size: vision.merge_size,
+        segment_frames: vision.segment_max_frames,
+        // Of the widest rows there are, f32.
+        row_bytes: source.config().text.hidden_size * 4,
+        cache_bytes: MEDIA_CACHE_BYTES,
+        patches_per_step: MEDIA_PATCHES_PER_STEP,
     })
 }
 

@@ -12,6 +12,17 @@ pub struct PageCounts {
     pub total: usize,
 }
 
+/// Encoded media on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaCounts {
+    /// Images, and pieces of videos.
+    pub pieces: usize,
+    /// Of these, in use by a request.
+    pub held: usize,
+    pub bytes: u64,
+    pub budget_bytes: u64,
+}
+
 /// Totals since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -28,6 +39,16 @@ pub struct Counters {
     pub steps: u64,
     pub preemptions: u64,
     pub evicted_pages: u64,
+    /// Images, and pieces of videos, that were encoded.
+    pub media_encodes: u64,
+    /// Their patches.
+    pub media_patches: u64,
+    /// Times a request found an image, or a piece of a video, encoded already.
+    pub media_hits: u64,
+    /// Times it did not.
+    pub media_misses: u64,
+    /// Encoded ones given up for room.
+    pub media_evictions: u64,
     pub arrived: u64,
     pub finished_stop: u64,
     pub finished_length: u64,
@@ -61,6 +82,7 @@ pub struct EngineStats {
     /// Requests that do not, preempted ones included.
     pub waiting: usize,
     pub pages: PageCounts,
+    pub media: MediaCounts,
     pub counters: Counters,
     pub last_step: LastStep,
     pub steps_in_flight: usize,

@@ -1,19 +1,23 @@
 //! One thread per rank, each with its backend: the same steps in the same order on every one.
 //! Threads park on channels and never spin. A rank that fails or panics speaks for all: the group is dead after that.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use m3_abi::{Backend, Output, Ticket};
+use m3_abi::types::MediaSpan;
+use m3_abi::{Backend, Media, Output, Ticket};
 
+use crate::cache::media::MediaId;
 use crate::contain::contain;
-use crate::scheduler::Step;
+use crate::scheduler::{Encode, Step};
 
 enum Command {
     Submit(Arc<Step>),
+    Encode(Arc<Encode>),
+    Free(MediaId),
     /// Until the oldest step not yet waited for is done.
     Wait,
 }
@@ -21,7 +25,13 @@ enum Command {
 struct Reply {
     rank: usize,
     /// A fault as a sentence that names the rank.
-    outcome: Result<Output, String>,
+    outcome: Result<Answer, String>,
+}
+
+enum Answer {
+    Output(Output),
+    /// Device bytes, or why this medium cannot be encoded.
+    Encoded(Result<u64, String>),
 }
 
 /// All ranks of one model.
@@ -65,7 +75,39 @@ impl Ranks {
         for commands in &self.commands {
             let _ = commands.send(Command::Wait);
         }
-        self.collect().inspect_err(|fault| self.fault = Some(fault.clone()))
+        let mut first = Output::default();
+        self.collect(|rank, answer| {
+            if let (0, Answer::Output(output)) = (rank, answer) {
+                first = output;
+            }
+        })?;
+        Ok(first)
+    }
+
+    /// Encodes on every rank, as far as putting it in line. The device's bytes, or the sentence with which a rank
+    /// refused, after which no rank holds it; a fault is final.
+    pub fn encode(&mut self, encode: &Encode) -> Result<Result<u64, String>, String> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let shared = Arc::new(encode.clone());
+        for commands in &self.commands {
+            let _ = commands.send(Command::Encode(shared.clone()));
+        }
+        let mut outcome = Ok(0);
+        self.collect(|_, answer| match (answer, &mut outcome) {
+            (Answer::Encoded(Ok(bytes)), Ok(most)) => *most = bytes.max(*most),
+            (Answer::Encoded(Err(reason)), Ok(_)) => outcome = Err(reason),
+            _ => {}
+        })?;
+        Ok(outcome)
+    }
+
+    /// Frees an encoded medium on every rank that has it. No step in flight may use it.
+    pub fn free(&mut self, id: MediaId) {
+        for commands in &self.commands {
+            let _ = commands.send(Command::Free(id));
+        }
     }
 
     /// Lets every rank finish its steps and close; not to be called after a fault, when a rank may hang.
@@ -76,17 +118,15 @@ impl Ranks {
         }
     }
 
-    fn collect(&self) -> Result<Output, String> {
-        let mut first = Output::default();
+    /// One answer of each rank; the first fault is remembered.
+    fn collect(&mut self, mut take: impl FnMut(usize, Answer)) -> Result<(), String> {
         for _ in 0..self.threads.len() {
-            let reply =
-                self.replies.recv().map_err(|_| "every rank has ended without a reason".to_owned())?;
-            let output = reply.outcome?;
-            if reply.rank == 0 {
-                first = output;
-            }
+            let reply = self.replies.recv().map_err(|_| "every rank has ended without a reason".to_owned());
+            let outcome = reply.and_then(|reply| Ok((reply.rank, reply.outcome?)));
+            let (rank, answer) = outcome.inspect_err(|fault| self.fault = Some(fault.clone()))?;
+            take(rank, answer);
         }
-        Ok(first)
+        Ok(())
     }
 }
 
@@ -108,17 +148,31 @@ fn take_steps(
     commands: &Receiver<Command>,
     replies: &Sender<Reply>,
 ) -> Result<(), String> {
+    let mut handles: HashMap<MediaId, u64> = HashMap::new();
     while let Ok(command) = commands.recv() {
         match command {
             Command::Submit(step) => {
-                let ticket = backend.submit(&step.lend());
+                let media = own_handles(&step.media, &handles);
+                let ticket = backend.submit(&m3_abi::Step { media: &media, ..step.lend() });
                 let ticket =
                     ticket.map_err(|fault| format!("rank {rank} failed at step {}: {fault}", step.id))?;
                 in_flight.push_back((ticket, step));
             }
             Command::Wait => {
                 let output = wait_oldest(rank, backend, in_flight)?;
-                let _ = replies.send(Reply { rank, outcome: Ok(output) });
+                let _ = replies.send(Reply { rank, outcome: Ok(Answer::Output(output)) });
+            }
+            Command::Encode(encode) => {
+                let answer = encode_one(rank, backend, &encode, &mut handles)?;
+                let _ = replies.send(Reply { rank, outcome: Ok(Answer::Encoded(answer)) });
+            }
+            Command::Free(id) => {
+                // A rank that refused to encode it has nothing to free.
+                if let Some(handle) = handles.remove(&id) {
+                    backend
+                        .media_free(handle)
+                        .map_err(|fault| format!("rank {rank} failed to free medium {}: {fault}", id.0))?;
+                }
             }
         }
     }
@@ -126,6 +180,37 @@ fn take_steps(
         wait_oldest(rank, backend, in_flight)?;
     }
     Ok(())
+}
+
+/// Handles are each rank's own: nobody promises that ranks name the same medium alike.
+fn own_handles(media: &[MediaSpan], handles: &HashMap<MediaId, u64>) -> Vec<MediaSpan> {
+    let own = |span: &MediaSpan| {
+        let handle = handles.get(&MediaId(span.handle)).expect("steps use encoded media only");
+        MediaSpan { handle: *handle, ..*span }
+    };
+    media.iter().map(own).collect()
+}
+
+/// `Ok(Err)` when the backend refuses this medium and can go on.
+fn encode_one(
+    rank: usize,
+    backend: &mut dyn Backend,
+    encode: &Encode,
+    handles: &mut HashMap<MediaId, u64>,
+) -> Result<Result<u64, String>, String> {
+    let patches = &encode.patches[encode.values.clone()];
+    match backend.encode(patches, encode.row_len, &[encode.grid]) {
+        Ok(media) if media.num_rows == encode.num_rows => {
+            handles.insert(encode.id, media.handle);
+            Ok(Ok(media.bytes))
+        }
+        Ok(Media { num_rows, .. }) => {
+            let (wanted, id) = (encode.num_rows, encode.id.0);
+            Err(format!("rank {rank} made {num_rows} rows of medium {id}, whose grid makes {wanted}"))
+        }
+        Err(m3_abi::Error::Unsupported(reason)) => Ok(Err(format!("the backend refused a medium: {reason}"))),
+        Err(m3_abi::Error::Fatal(fault)) => Err(format!("rank {rank} failed to encode a medium: {fault}")),
+    }
 }
 
 /// The step leaves the queue only when it is done: the backend may read it until then.

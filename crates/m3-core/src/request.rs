@@ -51,6 +51,13 @@ pub struct MediumRun {
     pub len: u32,
 }
 
+impl MediumRun {
+    /// One past its last position.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.first_position) + u64::from(self.len)
+    }
+}
+
 impl Request {
     /// A neutral request: sampled at temperature 1, nothing else asked for.
     pub fn new(id: RequestId, prompt: Vec<u32>, max_tokens: u32) -> Self {
@@ -135,6 +142,34 @@ impl Sampling {
     }
 }
 
+/// Why an image or video cannot be used as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MediumProblem {
+    #[error("its patches have {row_len} values each; those of this model have {wanted}")]
+    RowLen { row_len: usize, wanted: usize },
+    #[error(
+        "its grid is {t} x {h} x {w} patches; no side may be 0, height and width must be multiples of {merge}"
+    )]
+    Grid { t: u32, h: u32, w: u32, merge: usize },
+    #[error("it has {values} patch values; its grid needs {wanted}")]
+    Values { values: usize, wanted: u64 },
+    #[error("{positions} positions of the prompt are for its rows; its grid makes {rows} rows")]
+    Runs { positions: u64, rows: u64 },
+    #[error(
+        "its run of {len} positions from {first_position} is empty, out of order or outside the prompt of \
+         {prompt_tokens} tokens"
+    )]
+    Place { first_position: u32, len: u32, prompt_tokens: usize },
+    #[error("its run from position {first_position} overlaps one before it")]
+    Overlap { first_position: u32 },
+    #[error(
+        "its run from position {first_position} comes after another medium has begun; media must follow each other"
+    )]
+    Interleaved { first_position: u32 },
+    #[error("{bytes} bytes of it must be on the device at once; this server keeps up to {cache_bytes}")]
+    TooLarge { bytes: u64, cache_bytes: u64 },
+}
+
 /// Why a request was not admitted. Nothing of it remains in the engine and its sink is dropped unused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -159,6 +194,13 @@ pub enum Refusal {
     TooManyLogprobs { asked: u32, max_logprobs: u32 },
     #[error("{name} is {value}; it must be {limit}")]
     BadSampling { name: &'static str, value: f32, limit: &'static str },
+    #[error("this model takes text only; it has no vision tower for images and videos")]
+    TextModel,
+    #[error("this server takes text only; its backend encodes no images and no videos")]
+    TextBackend,
+    /// Media are counted from 0, in the order of the request.
+    #[error("medium {index} of this request cannot be used: {problem}")]
+    Medium { index: usize, problem: MediumProblem },
     #[error("request id {0} is already in use")]
     DuplicateId(u64),
     #[error("this server is shutting down and takes no new requests")]

@@ -8,13 +8,14 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use m3_abi::types::FAULT_NAN;
+use m3_abi::types::{FAULT_NAN, MediaSpan};
 use m3_abi::{Backend, Output, Ticket};
-use m3_core::engine::EngineConfig;
+use m3_core::cache::media::MediaId;
+use m3_core::engine::{EngineConfig, MediaLimits, MediaSupport};
 use m3_core::event::{Finish, FinishReason, RequestEvent};
 use m3_core::request::{Refusal, Request, RequestId, TokenMask};
 use m3_core::scheduler::{Emission, Scheduler, Step};
-use support::{Random, SumRule, expected, null_rank, small_config};
+use support::{Random, SumRule, expected, media_limits, null_rank, show, small_config};
 
 /// What came back for one request.
 #[derive(Default)]
@@ -31,6 +32,8 @@ struct Simulation {
     scheduler: Scheduler,
     backend: Box<dyn Backend>,
     in_flight: VecDeque<(Step, Ticket)>,
+    /// The device's handles of encoded media.
+    handles: HashMap<MediaId, u64>,
     heard: HashMap<u64, Heard>,
     now_us: u64,
     most_leased: usize,
@@ -47,6 +50,7 @@ impl Simulation {
             backend: null_rank(&config, 0, 1, "{}"),
             config,
             in_flight: VecDeque::new(),
+            handles: HashMap::new(),
             heard: HashMap::new(),
             now_us: 0,
             most_leased: 0,
@@ -75,15 +79,24 @@ impl Simulation {
         self.now_us += 1000;
         let depth = if self.config.run_ahead { 2 } else { 1 };
         while self.in_flight.len() < depth {
-            let Some(step) = self.scheduler.plan(self.now_us) else { break };
+            self.encode_media();
+            let Some(step) = self.scheduler.plan(self.now_us) else {
+                if self.encode_media() {
+                    continue;
+                }
+                break;
+            };
             assert!(step.num_tokens() <= self.config.max_step_tokens, "a step keeps its budget");
             assert!(step.num_tokens() > 0);
-            let ticket = self.backend.submit(&step.lend()).unwrap();
+            let own = |span: &MediaSpan| MediaSpan { handle: self.handles[&MediaId(span.handle)], ..*span };
+            let media: Vec<MediaSpan> = step.media.iter().map(own).collect();
+            let ticket = self.backend.submit(&m3_abi::Step { media: &media, ..step.lend() }).unwrap();
             self.in_flight.push_back((step, ticket));
         }
         assert!(
             !self.in_flight.is_empty() || self.scheduler.num_live() == 0,
-            "live requests always get a step"
+            "live requests always get a step: {:?}",
+            self.scheduler.stats()
         );
         if let Some((step, ticket)) = self.in_flight.pop_front() {
             let mut output = step.output();
@@ -99,6 +112,36 @@ impl Simulation {
         let pages = self.scheduler.stats().pages;
         assert_eq!(pages.free + pages.leased + pages.cached, pages.total);
         self.most_leased = self.most_leased.max(pages.leased);
+    }
+
+    /// Does what the scheduler asks for; with faults, some media cannot be encoded.
+    fn encode_media(&mut self) -> bool {
+        let work = self.scheduler.media_work();
+        for id in work.frees {
+            if let Some(handle) = self.handles.remove(&id) {
+                self.backend.media_free(handle).unwrap();
+            }
+        }
+        let MediaSupport::Encodes(limits) = &self.config.media else { panic!("the tests have media") };
+        let patches: u32 = work.encodes.iter().map(|encode| encode.grid.iter().product::<u32>()).sum();
+        assert!(work.encodes.len() <= 1 || patches as usize <= limits.patches_per_step);
+        let most = limits.cache_bytes;
+        for encode in &work.encodes {
+            let outcome = match self.random.chance(self.faults) {
+                true => Err("as asked".to_owned()),
+                false => {
+                    let values = &encode.patches[encode.values.clone()];
+                    let media = self.backend.encode(values, encode.row_len, &[encode.grid]).unwrap();
+                    assert_eq!(media.num_rows, encode.num_rows);
+                    self.handles.insert(encode.id, media.handle);
+                    Ok(media.bytes)
+                }
+            };
+            self.scheduler.encoded(encode, outcome, self.now_us);
+        }
+        self.listen();
+        assert!(self.scheduler.stats().media.bytes <= most, "encoded media keep their budget");
+        work.num_taken > 0
     }
 
     fn complete(&mut self, step: &Step, output: &Output) {
@@ -130,6 +173,7 @@ impl Simulation {
         }
         let stats = self.scheduler.stats();
         assert_eq!((stats.running, stats.waiting, stats.pages.leased), (0, 0, 0), "nothing is left at idle");
+        assert_eq!(stats.media.held, 0, "nobody holds media at idle");
     }
 
     /// Compares with a run of each request alone.
@@ -167,10 +211,18 @@ fn random_request(random: &mut Random, config: &EngineConfig, id: u64) -> Reques
     let family = random.between(0, 3);
     let mut prompt: Vec<u32> = (0..shared).map(|at| ((at * 7 + family) % vocab) as u32).collect();
     let most = if random.chance(10) { 40 } else { 8 };
+    // Few pictures, so that they meet again, and always the same tokens, so that only the pictures tell them apart.
+    let num_media = if random.chance(40) { random.between(1, 2) } else { 0 };
+    let grids = [[1, 2, 2], [1, 4, 4], [3, 2, 4], [5, 2, 2]];
+    let shown = |prompt: &mut Vec<u32>, random: &mut Random| {
+        show(prompt, random.between(0, 5) as u32, grids[random.between(0, 3) as usize])
+    };
+    let media = (0..num_media).map(|_| shown(&mut prompt, random)).collect();
     let own = random.between(1, most);
     prompt.extend((0..own).map(|_| random.between(0, vocab - 1) as u32));
     let max_tokens = if random.chance(5) { 0 } else { random.between(1, 40) as u32 };
     let mut request = Request::new(RequestId(id), prompt, max_tokens);
+    request.media = media;
     request.sampling.seed = Some(random.next());
     if random.chance(50) {
         request.sampling.temperature = 0.0;
@@ -201,6 +253,7 @@ fn copy(request: &Request, config: &EngineConfig) -> Request {
         sampling: request.sampling.clone(),
         stop_token_ids: request.stop_token_ids.clone(),
         cache_salt: request.cache_salt.clone(),
+        media: request.media.clone(),
         min_tokens: request.min_tokens,
         logprobs: request.logprobs,
         prompt_logprobs: request.prompt_logprobs,
@@ -221,6 +274,12 @@ fn random_config(random: &mut Random) -> EngineConfig {
         prefix_cache: random.chance(80),
         mixed_chunk: random.chance(70),
         run_ahead: random.chance(75),
+        media: MediaSupport::Encodes(MediaLimits {
+            // From "the largest piece" to "all of them".
+            cache_bytes: random.between(4, 60) * 8,
+            patches_per_step: random.between(1, 64) as usize,
+            ..media_limits()
+        }),
         ..small_config()
     }
 }
@@ -242,6 +301,7 @@ fn soak(seed: u64, count: u64) -> Simulation {
                 && random.chance(25)
             {
                 request.prompt.clone_from(&before.prompt);
+                request.media.clone_from(&before.media);
                 request.cache_salt.clone_from(&before.cache_salt);
             }
             next += 1;
@@ -336,6 +396,7 @@ fn num_worlds() -> u64 {
 #[test]
 fn ten_thousand_requests_end_as_if_each_were_alone() {
     let (mut preemptions, mut cached, mut overrun, mut aborted, mut evicted, mut faults) = (0, 0, 0, 0, 0, 0);
+    let (mut encodes, mut hits, mut media_evictions) = (0, 0, 0);
     for seed in 0..num_worlds() {
         let counters = soak(seed, 100).scheduler.stats().counters;
         preemptions += counters.preemptions;
@@ -344,6 +405,9 @@ fn ten_thousand_requests_end_as_if_each_were_alone() {
         aborted += counters.finished_aborted;
         evicted += counters.evicted_pages;
         faults += counters.finished_error;
+        encodes += counters.media_encodes;
+        hits += counters.media_hits;
+        media_evictions += counters.media_evictions;
     }
     // The load must have been hard enough to mean something.
     assert!(preemptions > 500, "{preemptions} preemptions");
@@ -352,4 +416,7 @@ fn ten_thousand_requests_end_as_if_each_were_alone() {
     assert!(aborted > 200, "{aborted} aborted");
     assert!(evicted > 1000, "{evicted} evicted pages");
     assert!(faults > 20, "{faults} faults");
+    assert!(encodes > 1000, "{encodes} encodes");
+    assert!(hits > 500, "{hits} media found");
+    assert!(media_evictions > 500, "{media_evictions} media given up");
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
 use m3_abi::{Driver, ProbeReport, ProbeRequest};
-use m3_core::engine::{EngineConfig, EngineHandle};
+use m3_core::engine::{EngineConfig, EngineHandle, MediaLimits, MediaSupport};
 use m3_core::load::{LoadOptions, LoadedModel, Progress};
 use m3_core::model::config::Quantization;
 
@@ -324,5 +324,16 @@ fn engine_config(
         vocab_size,
         forbidden_tokens: model.forbidden_ids.clone(),
         max_logprobs: options.model.max_logprobs,
+        media: media_support(loaded, options),
+    }
+}
+
+/// What the loaded model and backend can do, with the budget that was asked for.
+fn media_support(loaded: &LoadedModel, options: &Options) -> MediaSupport {
+    match (loaded.media.clone(), options.engine.media_cache_bytes) {
+        (MediaSupport::Encodes(limits), Some(cache_bytes)) => {
+            MediaSupport::Encodes(MediaLimits { cache_bytes, ..limits })
+        }
+        (support, _) => support,
     }
 }

@@ -162,6 +162,9 @@ impl From<Refusal> for ApiError {
             }
             Refusal::Draining => Self::unavailable("draining", message),
             Refusal::Dead(_) => Self::unavailable("engine_dead", message),
+            Refusal::TextModel | Refusal::TextBackend | Refusal::Medium { .. } => {
+                Self::invalid("messages", message)
+            }
             Refusal::DuplicateId(_) => Self::engine(message),
         }
     }

@@ -1,13 +1,14 @@
 //! Pages for sequences: a [`Lease`] is the single owner of everything a sequence holds, and [`PageCache`] hands leases
 //! out, shares full pages of equal prefixes between them and takes cached pages back when free ones run out.
 
+pub mod media;
 pub mod pool;
 pub mod radix;
 #[cfg(test)]
 mod tests;
 
 pub use pool::{PageId, PagePool};
-pub use radix::{KeyElement, PrefixKey, PrefixTree};
+pub use radix::{KeyElement, KeyedRun, PrefixKey, PrefixTree};
 
 use crate::metrics::PageCounts;
 use pool::Released;

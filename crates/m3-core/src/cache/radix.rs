@@ -8,9 +8,22 @@ use std::sync::Arc;
 
 use super::pool::PageId;
 
-/// Identity of one position. Token ids are their own value; values above `u32::MAX` are left for positions whose
-/// content a token id does not tell, such as those of an image.
+/// Part of a page's identity: a token id is its own value; values above `u32::MAX` begin what token ids do not tell.
 pub type KeyElement = u64;
+
+/// Begins the identity of a page's part of a run of media rows; behind it stand offset and length, the first row, and
+/// the whole digest.
+const MEDIA_MARK: KeyElement = 1 << 63;
+
+/// Prompt positions whose content is consecutive rows of a medium, not what their token ids say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedRun {
+    pub first_position: u32,
+    pub len: u32,
+    /// Row of the medium at the first position.
+    pub first_row: u32,
+    pub digest: [u8; 32],
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(usize);
@@ -21,13 +34,42 @@ pub struct PrefixKey<'a> {
     /// Prefixes under different salts never meet.
     pub salt: Option<&'a [u8]>,
     pub tokens: &'a [u32],
+    /// In order of position; may reach beyond the tokens.
+    pub media: &'a [KeyedRun],
 }
 
 impl PrefixKey<'_> {
+    /// Leading full pages that two prefixes share.
+    pub fn common_pages(&self, other: &Self, page_tokens: usize) -> usize {
+        if self.salt != other.salt {
+            return 0;
+        }
+        let equal = self.tokens.iter().zip(other.tokens).take_while(|(left, right)| left == right);
+        let pages = equal.count() / page_tokens;
+        if self.media.is_empty() && other.media.is_empty() {
+            return pages;
+        }
+        let same = |page: &usize| self.page(*page, page_tokens) == other.page(*page, page_tokens);
+        (0..pages).take_while(same).count()
+    }
+
     /// Identity of the `index`-th page of `page_tokens` tokens, which must be full.
     fn page(&self, index: usize, page_tokens: usize) -> Vec<KeyElement> {
-        let first = index * page_tokens;
-        self.tokens[first..first + page_tokens].iter().map(|&token| KeyElement::from(token)).collect()
+        let (first, end) = (index * page_tokens, (index + 1) * page_tokens);
+        let mut key: Vec<KeyElement> =
+            self.tokens[first..end].iter().map(|&token| KeyElement::from(token)).collect();
+        for run in self.media {
+            let (start, stop) = (run.first_position as usize, run.first_position as usize + run.len as usize);
+            let (from, to) = (start.max(first), stop.min(end));
+            if from < to {
+                let first_row = run.first_row as usize + (from - start);
+                key.push(MEDIA_MARK | ((from - first) as u64) << 32 | (to - from) as u64);
+                key.push(first_row as u64);
+                let words = run.digest.as_chunks::<8>().0;
+                key.extend(words.iter().map(|word| KeyElement::from_le_bytes(*word)));
+            }
+        }
+        key
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 const PAGE: usize = 4;
 
 fn key(tokens: &[u32]) -> PrefixKey<'_> {
-    PrefixKey { salt: None, tokens }
+    PrefixKey { salt: None, tokens, media: &[] }
 }
 
 fn tokens(range: std::ops::Range<u32>) -> Vec<u32> {
@@ -51,7 +51,7 @@ fn salts_and_differing_tokens_do_not_meet() {
     let prompt = tokens(0..9);
     let plain = computed(&mut cache, &prompt);
     for salt in [&b""[..], b"a"] {
-        let salted = PrefixKey { salt: Some(salt), tokens: &prompt };
+        let salted = PrefixKey { salt: Some(salt), tokens: &prompt, media: &[] };
         let mut lease = cache.lease(salted, 8, 3).unwrap();
         assert_eq!(lease.num_matched(), 0);
         cache.publish(&mut lease, salted);

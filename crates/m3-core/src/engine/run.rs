@@ -86,7 +86,9 @@ impl Engine {
             if let Err(ending) = self.take_events() {
                 return ending;
             }
-            self.submit_steps();
+            if let Err(fault) = self.submit_steps() {
+                return Ending::Fault(fault);
+            }
             self.deliver();
             if let Err(fault) = self.read_step() {
                 return Ending::Fault(fault);
@@ -141,10 +143,17 @@ impl Engine {
         Ok(())
     }
 
-    fn submit_steps(&mut self) {
+    fn submit_steps(&mut self) -> Result<(), String> {
         while self.in_flight.len() < self.depth {
+            self.encode_media()?;
             let now_us = self.shared.clock.now_us();
-            let Some(step) = self.scheduler.plan(now_us) else { break };
+            let Some(step) = self.scheduler.plan(now_us) else {
+                // Newcomers may have been admitted whose first chunk begins with a picture.
+                if self.encode_media()? {
+                    continue;
+                }
+                break;
+            };
             let started = self.scheduler.take_started();
             if !started.is_empty() {
                 self.shared.start(&started);
@@ -155,6 +164,18 @@ impl Engine {
         let stuck = self.in_flight.is_empty() && self.scheduler.num_live() > 0;
         assert!(!stuck, "{} requests are live and no step can be planned", self.scheduler.num_live());
         self.publish();
+        Ok(())
+    }
+
+    /// Frees and encodes what the next step asks for; `false` when that changed nothing for it.
+    fn encode_media(&mut self) -> Result<bool, String> {
+        let work = self.scheduler.media_work();
+        work.frees.iter().for_each(|id| self.ranks.free(*id));
+        for encode in &work.encodes {
+            let outcome = self.ranks.encode(encode)?;
+            self.scheduler.encoded(encode, outcome, self.shared.clock.now_us());
+        }
+        Ok(work.num_taken > 0)
     }
 
     fn read_step(&mut self) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Limits of an engine, and what they refuse: settings that make no sense, and requests that could never be served.
 
+use super::media_limits::MediaSupport;
 use crate::request::{Refusal, Request};
 
 /// Limits and switches, fixed for the engine's life.
@@ -25,6 +26,8 @@ pub struct EngineConfig {
     pub forbidden_tokens: Vec<u32>,
     /// Most alternatives per position.
     pub max_logprobs: u32,
+    /// Images and videos.
+    pub media: MediaSupport,
 }
 
 /// Why an engine cannot be started.
@@ -54,6 +57,18 @@ impl EngineConfig {
                 return Err(EngineError::BadConfig { name, value, limit: "between 1 and 2^32 - 2" });
             }
         }
+        if let MediaSupport::Encodes(limits) = &self.media {
+            let positive = [
+                ("media.row_len", limits.row_len),
+                ("media.merge_size", limits.merge_size),
+                ("media.segment_frames", limits.segment_frames),
+                ("media.row_bytes", limits.row_bytes),
+                ("media.patches_per_step", limits.patches_per_step),
+            ];
+            if let Some((name, value)) = positive.into_iter().find(|(_, value)| *value == 0) {
+                return Err(EngineError::BadConfig { name, value, limit: "at least 1" });
+            }
+        }
         for &token in &self.forbidden_tokens {
             if token as usize >= self.vocab_size {
                 let value = token as usize;
@@ -72,6 +87,7 @@ impl EngineConfig {
         self.check_size(request)?;
         self.check_ids(request)?;
         check_sampling(request)?;
+        self.media.check(request)?;
         let asked = request.logprobs.max(request.prompt_logprobs).unwrap_or(0);
         if asked > self.max_logprobs {
             return Err(Refusal::TooManyLogprobs { asked, max_logprobs: self.max_logprobs });

@@ -10,7 +10,6 @@
 use super::Scheduler;
 use super::queue::Place;
 use super::sequence::Sequence;
-use crate::cache::PrefixKey;
 
 impl Scheduler {
     /// Whether the next full page that `sequence`, which waits at `place`, could take from the cache is on its way
@@ -23,16 +22,7 @@ impl Scheduler {
         let usable = sequence.key(sequence.max_cached_tokens());
         let ahead = self.queues.running.range(..place).map(|(_, leader)| leader);
         let coming =
-            ahead.filter_map(|leader| leader.coming()).map(|key| common_pages(usable, key, page_tokens));
+            ahead.filter_map(|leader| leader.coming()).map(|key| usable.common_pages(&key, page_tokens));
         coming.max().is_some_and(|most| most > self.cache.num_known(usable, most))
     }
-}
-
-/// Leading full pages that two prefixes share.
-fn common_pages(one: PrefixKey<'_>, other: PrefixKey<'_>, page_tokens: usize) -> usize {
-    if one.salt != other.salt {
-        return 0;
-    }
-    let equal = one.tokens.iter().zip(other.tokens).take_while(|(left, right)| left == right);
-    equal.count() / page_tokens
 }

@@ -8,6 +8,8 @@
 
 mod config;
 mod follow;
+mod media;
+mod media_limits;
 mod plan;
 mod queue;
 mod results;
@@ -19,10 +21,13 @@ mod tests;
 use std::collections::VecDeque;
 
 pub use config::{EngineConfig, EngineError};
+pub use media::{Encode, MediaWork};
+pub use media_limits::{MediaLimits, MediaSupport};
 pub use plan::MAX_STEPS_IN_FLIGHT;
 pub use step::Step;
 
 use crate::cache::PageCache;
+use crate::cache::media::MediaCache;
 use crate::event::{Finish, FinishReason, RequestEvent};
 use crate::metrics::{Counters, EngineStats, LastStep};
 use crate::request::{Request, RequestId};
@@ -42,6 +47,7 @@ pub struct Scheduler {
     config: EngineConfig,
     queues: Queues,
     cache: PageCache,
+    media: MediaCache,
     free_rows: Vec<u32>,
     /// Rows the device is to be told are free, with the next step.
     releases: Vec<u32>,
@@ -61,6 +67,7 @@ impl Scheduler {
     pub fn new(config: EngineConfig) -> Self {
         Scheduler {
             cache: PageCache::new(config.num_pages, config.page_tokens, config.prefix_cache),
+            media: MediaCache::new(config.media.limits().map_or(0, |limits| limits.cache_bytes)),
             free_rows: (0..config.max_running as u32).rev().collect(),
             queues: Queues::default(),
             releases: Vec::new(),
@@ -127,8 +134,9 @@ impl Scheduler {
         std::mem::take(&mut self.emissions)
     }
 
-    /// Forgets every cached prefix nobody holds; `true` when none is left.
+    /// Forgets every cached prefix and encoded medium nobody holds; `true` when no prefix is left.
     pub fn flush_cache(&mut self) -> bool {
+        self.media.flush();
         self.cache.flush()
     }
 
@@ -147,7 +155,12 @@ impl Scheduler {
             running: self.queues.running.len(),
             waiting: self.queues.waiting.len(),
             pages: self.cache.counts(),
-            counters: Counters { evicted_pages: self.cache.num_evicted(), ..self.counters },
+            media: self.media.counts(),
+            counters: Counters {
+                evicted_pages: self.cache.num_evicted(),
+                media_evictions: self.media.num_evicted(),
+                ..self.counters
+            },
             last_step: self.last_step,
             steps_in_flight: self.in_flight.len(),
             ..EngineStats::default()
@@ -160,13 +173,16 @@ impl Scheduler {
         let resident = || queues.running.values().chain(queues.ending.values());
         let residences = || resident().filter_map(|sequence| sequence.residence.as_ref());
         self.cache.audit(residences().map(|residence| &residence.lease))?;
+        self.media.audit(resident().flat_map(|sequence| sequence.media.held()))?;
         let mut rows: Vec<u32> = self.free_rows.iter().copied().chain(residences().map(|r| r.row)).collect();
         rows.sort_unstable();
         if rows != (0..self.config.max_running as u32).collect::<Vec<_>>() {
             return Err(format!("free and used rows are {rows:?}; there are {}", self.config.max_running));
         }
-        if let Some(waiting) = queues.waiting.values().find(|sequence| sequence.residence.is_some()) {
-            return Err(format!("request {} waits and still holds pages", waiting.request.id.0));
+        let holds =
+            |sequence: &&Sequence| sequence.residence.is_some() || sequence.media.held().next().is_some();
+        if let Some(waiting) = queues.waiting.values().find(holds) {
+            return Err(format!("request {} waits and still holds pages or media", waiting.request.id.0));
         }
         for sequence in queues.running.values().filter(|sequence| sequence.steps_in_flight == 0) {
             if sequence.remaining() == 0 || sequence.done != sequence.computed || sequence.pending != 0 {
@@ -205,6 +221,7 @@ impl Scheduler {
     /// Takes row and pages back from a sequence no step in flight knows.
     fn evacuate(&mut self, sequence: &mut Sequence) {
         assert_eq!(sequence.steps_in_flight, 0, "pages are not taken from under a step in flight");
+        self.release_all_pieces(sequence);
         let Some(residence) = sequence.residence.take() else { return };
         self.cache.release(residence.lease);
         self.free_rows.push(residence.row);

@@ -101,7 +101,10 @@ impl Scheduler {
                 break;
             }
             // Pages for all known tokens were leased on admission.
-            draft.add(place, self.queues.running[&place].remaining());
+            let ready = self.queues.running[&place].ready();
+            if ready > 0 {
+                draft.add(place, ready);
+            }
         }
     }
 
@@ -135,7 +138,11 @@ impl Scheduler {
                 self.counters.prompt_tokens += sequence.prompt_len as u64;
                 self.counters.cached_tokens += matched as u64;
             }
-            draft.add(place, sequence.remaining());
+            // With media, the first chunk may have to wait for them.
+            let ready = sequence.ready();
+            if ready > 0 {
+                draft.add(place, ready);
+            }
             self.queues.running.insert(place, sequence);
         }
     }

@@ -60,6 +60,8 @@ impl Scheduler {
             check_scores(part, output, self.config.vocab_size).map_err(FinishReason::Error)?;
         }
         sequence.done = part.end;
+        self.release_pieces(place);
+        let sequence = self.queues.running.get_mut(&place).expect("it has just been seen");
         if part.num_outputs() > 0
             && let Some(mut residence) = sequence.residence.take()
         {

@@ -9,6 +9,7 @@
 //! ```
 
 use super::config::{EngineConfig, most_computed};
+use super::media::SequenceMedia;
 use crate::cache::{Lease, PrefixKey};
 use crate::event::{Timings, Usage};
 use crate::request::Request;
@@ -28,6 +29,7 @@ pub(super) struct Sequence {
     /// Its prompt has moved to `tokens`.
     pub(super) request: Request,
     pub(super) stop: StopIds,
+    pub(super) media: SequenceMedia,
     pub(super) tokens: Vec<u32>,
     pub(super) prompt_len: usize,
     /// Most outputs, the context's end considered.
@@ -53,6 +55,7 @@ impl Sequence {
         let tokens = std::mem::take(&mut request.prompt);
         Sequence {
             stop: StopIds::new(std::mem::take(&mut request.stop_token_ids), request.min_tokens),
+            media: SequenceMedia::new(&request.media, config.media.limits()),
             prompt_len: tokens.len(),
             tokens,
             max_outputs,
@@ -98,6 +101,11 @@ impl Sequence {
         self.tokens.len() + self.pending as usize
     }
 
+    /// As many of the remaining tokens as the media rows that are on the device allow.
+    pub(super) fn ready(&self) -> usize {
+        self.remaining().min(self.media.reach(self.computed) - self.computed)
+    }
+
     /// Whether the next computation is a chunk of known tokens rather than one new token.
     pub(super) fn is_prefilling(&self) -> bool {
         self.computed < self.prompt_len || self.remaining() > 1
@@ -129,7 +137,11 @@ impl Sequence {
     }
 
     pub(super) fn key(&self, num_tokens: usize) -> PrefixKey<'_> {
-        PrefixKey { salt: self.request.cache_salt.as_deref(), tokens: &self.tokens[..num_tokens] }
+        PrefixKey {
+            salt: self.request.cache_salt.as_deref(),
+            tokens: &self.tokens[..num_tokens],
+            media: &self.media.runs,
+        }
     }
 
     /// What it will have computed when it has caught up with its known tokens; `None` when it has.

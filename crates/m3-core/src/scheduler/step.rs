@@ -1,7 +1,7 @@
 //! A step in the making: the plain data that goes to every rank, and how a sequence's part is written into it.
 //! Deciding who takes part is the plan's business.
 
-use m3_abi::types::{NONE, PageAppend, RowBind, SEQ_CHAINED, Seq, TokenBias};
+use m3_abi::types::{MediaSpan, NONE, PageAppend, RowBind, SEQ_CHAINED, Seq, TokenBias};
 
 use super::config::EngineConfig;
 use super::sequence::Sequence;
@@ -23,6 +23,8 @@ pub struct Step {
     pub masks: Vec<u32>,
     pub history: Vec<u32>,
     pub biases: Vec<TokenBias>,
+    /// Handles are the engine's [`crate::cache::media::MediaId`]s; each rank puts its own in their place.
+    pub media: Vec<MediaSpan>,
     /// Output slots: positions whose logits are needed.
     pub num_outputs: usize,
     /// Most alternatives wanted at any position.
@@ -43,7 +45,7 @@ impl Step {
             masks: &self.masks,
             history: &self.history,
             biases: &self.biases,
-            media: &[],
+            media: &self.media,
         }
     }
 
@@ -88,6 +90,7 @@ impl Step {
             output_index: sequence.next_output(),
         };
         self.seqs.push(seq);
+        self.media.extend(sequence.media.spans(start..end, seq.row));
         if !chained {
             self.tokens.extend_from_slice(&sequence.tokens[start..end]);
         }

@@ -20,6 +20,7 @@ fn config() -> EngineConfig {
         vocab_size: 100,
         forbidden_tokens: vec![],
         max_logprobs: 3,
+        media: Default::default(),
     }
 }
 

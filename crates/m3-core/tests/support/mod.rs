@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use backend_null::NullDriver;
-use backend_null::distribution::{Draw, START, chain, drawn_rank, favourite, token_at};
+use backend_null::distribution::{Draw, START, chain, drawn_rank, favourite, mix, token_at};
 use m3_abi::types::DTYPE_F32;
 use m3_abi::{Backend, Driver, OpenRequest};
-use m3_core::engine::EngineConfig;
+use m3_core::engine::{EngineConfig, MediaLimits, MediaSupport};
 use m3_core::event::FinishReason;
-use m3_core::request::{Request, TokenMask};
+use m3_core::request::{Medium, MediumRun, Request, TokenMask};
 
 /// Reserved and warmed; `options` is the object under `m3_null`.
 pub(crate) fn null_rank(config: &EngineConfig, rank: u32, tp: u32, options: &str) -> Box<dyn Backend> {
@@ -52,7 +52,62 @@ pub(crate) fn small_config() -> EngineConfig {
         vocab_size: 50,
         forbidden_tokens: vec![48, 49],
         max_logprobs: 4,
+        media: MediaSupport::Encodes(media_limits()),
     }
+}
+
+/// Patches of two values, 2 x 2 of them a row of 8 bytes, videos cut after two temporal patches.
+pub(crate) fn media_limits() -> MediaLimits {
+    MediaLimits {
+        row_len: 2,
+        merge_size: 2,
+        segment_frames: 2,
+        row_bytes: 8,
+        cache_bytes: 4096,
+        patches_per_step: 16,
+    }
+}
+
+/// What stands at every position of a picture, whatever it shows.
+pub(crate) const SLOT: u32 = 47;
+
+/// A picture or video that shows `content`. Appends its slots to `prompt`, frame by frame with a token between.
+pub(crate) fn show(prompt: &mut Vec<u32>, content: u32, grid: [u32; 3]) -> Medium {
+    let [t, h, w] = grid;
+    let (frame, num_values) = (h * w / 4, (t * h * w) as usize * 2);
+    let mut runs = Vec::new();
+    for at in 0..t {
+        prompt.extend((at > 0).then_some(at % 40));
+        runs.push(MediumRun { first_position: prompt.len() as u32, len: frame });
+        prompt.extend((0..frame).map(|_| SLOT));
+    }
+    let patches: Vec<f32> = (0..num_values).map(|at| content as f32 + at as f32 / 1024.0).collect();
+    let mut digest = [0; 32];
+    digest[..4].copy_from_slice(&content.to_le_bytes());
+    for (to, side) in digest[8..].chunks_exact_mut(4).zip(grid) {
+        to.copy_from_slice(&side.to_le_bytes());
+    }
+    Medium { digest, patches: patches.into(), row_len: 2, grid, runs }
+}
+
+/// What the scripted device reads at each position of the prompt: tokens, or rows of encoded media.
+fn inputs(request: &Request) -> Vec<u64> {
+    let mut inputs: Vec<u64> = request.prompt.iter().map(|token| u64::from(*token)).collect();
+    for medium in &request.media {
+        let [_, h, w] = medium.grid;
+        let (piece, frame) = (media_limits().segment_frames as u32, h * w / 4);
+        let rows = medium.runs.iter().flat_map(|run| run.first_position..run.first_position + run.len);
+        for (row, position) in rows.enumerate() {
+            let values = medium.patches.chunks((piece * h * w) as usize * medium.row_len);
+            let values = values.into_iter().nth(row / (piece * frame) as usize).unwrap();
+            let bits = |before, value: &f32| chain(before, u64::from(value.to_bits()));
+            let content = values.iter().fold(START, bits);
+            let row = row as u64 % u64::from(piece * frame);
+            let token = u64::from(request.prompt[position as usize]);
+            inputs[position as usize] = mix(content ^ mix(row << 32 | token)) >> 1;
+        }
+    }
+    inputs
 }
 
 /// A grammar for tests: the sum of two tokens in a row is not a multiple of 3.
@@ -98,7 +153,7 @@ pub(crate) fn expected(config: &EngineConfig, request: &Request) -> (Vec<u32>, F
         min_p: sampling.min_p,
     };
     let step = |end: u64, token: &u32| chain(end, u64::from(*token));
-    let mut end = request.prompt.iter().fold(START, step);
+    let mut end = inputs(request).into_iter().fold(START, chain);
     let mut outputs = Vec::new();
     let limit = (config.max_context - request.prompt.len()).min(request.max_tokens as usize);
     while outputs.len() < limit {

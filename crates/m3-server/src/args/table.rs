@@ -156,6 +156,7 @@ pub const FLAGS: &[Flag] = &[
     row("enable-dp-attention", &[], Switch, NotYet, ENGINE, "data-parallel attention is not built"),
     row("threads", &["num-threads"], Value("N"), Set, ENGINE, "worker threads of a CPU rank (0: the backend decides)"),
     row("kv-cache-memory-bytes", &[], Value("BYTES"), Set, ENGINE, "most memory for pages; accepts 4G, 512M (default: the backend decides)"),
+    row("media-cache-bytes", &[], Value("BYTES"), Set, ENGINE, "device memory for encoded images and videos; accepts 4G, 512M (default: 1G)"),
     row("mem-fraction-static", &[], Value("F"), Set, ENGINE, "share of a device's memory that weights and pages may take together"),
     row("gpu-memory-utilization", &[], Value("F"), NotYet, ENGINE, "it would include workspace, which is not known before loading; give --mem-fraction-static or --kv-cache-memory-bytes"),
     row("cpu-offload-gb", &[], Value("GB"), Only(&["0"]), ENGINE, "weights are never off-loaded"),

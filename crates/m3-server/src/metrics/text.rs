@@ -20,6 +20,7 @@ pub fn render(app: &App) -> String {
         let stats = serving.engine.stats();
         load(&mut page, &stats);
         pages(&mut page, &stats);
+        media(&mut page, &stats);
         counters(&mut page, &stats);
         page.gauge("m3_context_tokens", "longest context", serving.model.max_context as f64);
         page.gauge(
@@ -100,6 +101,19 @@ fn pages(page: &mut Page, stats: &EngineStats) {
     let share = pages.leased as f64 / pages.total.max(1) as f64;
     let names = ["m3_page_usage", "sglang:token_usage", "vllm:kv_cache_usage_perc"];
     page.gauges(&names, "share of pages that requests hold, 0 to 1", share);
+}
+
+/// Images, and the pieces in which videos are encoded.
+fn media(page: &mut Page, stats: &EngineStats) {
+    let (counters, media) = (&stats.counters, &stats.media);
+    page.counter("m3_media_encodes_total", "images and pieces of videos encoded", counters.media_encodes);
+    page.counter("m3_media_patches_total", "patches of images and videos encoded", counters.media_patches);
+    page.counter("m3_media_cache_hits_total", "media found encoded already", counters.media_hits);
+    page.counter("m3_media_cache_misses_total", "media not found encoded", counters.media_misses);
+    page.counter("m3_media_cache_evictions_total", "encoded media given up", counters.media_evictions);
+    page.gauge("m3_media_cache_bytes", "device bytes of encoded media", media.bytes as f64);
+    page.gauge("m3_media_cache_budget_bytes", "most bytes of encoded media", media.budget_bytes as f64);
+    page.gauge("m3_media_cache_held", "encoded media that requests use now", media.held as f64);
 }
 
 fn counters(page: &mut Page, stats: &EngineStats) {

@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub max_step_tokens: Option<usize>,
     pub page_tokens: Option<usize>,
     pub prefix_cache: bool,
+    /// Device bytes for encoded images and videos.
+    pub media_cache_bytes: Option<u64>,
 }
 
 impl BackendOptions {
@@ -53,9 +55,6 @@ impl BackendOptions {
         if !tp.is_multiple_of(ep) {
             return Err(bad("ep", &ep.to_string(), &format!("a divisor of --tp, which is {tp}")));
         }
-        let memory = parsed.value("kv-cache-memory-bytes").map(|text| {
-            parse_bytes(text).ok_or_else(|| bad("kv-cache-memory-bytes", text, "bytes, such as 4G or 512M"))
-        });
         Ok(BackendOptions {
             backend: parsed.value("backend").unwrap_or("auto").to_owned(),
             dir: parsed.value("backend-dir").map(PathBuf::from),
@@ -65,7 +64,7 @@ impl BackendOptions {
             ep,
             solo: count(parsed, "solo-rank", 0, u64::from(tp) - 1)?.map(|rank| rank as u32),
             threads: count(parsed, "threads", 0, 4096)?.unwrap_or(0) as u32,
-            page_memory_bytes: memory.transpose()?.unwrap_or(0),
+            page_memory_bytes: bytes(parsed, "kv-cache-memory-bytes")?.unwrap_or(0),
             memory_share: share(parsed)?,
         })
     }
@@ -83,8 +82,14 @@ impl EngineOptions {
             max_step_tokens: size("chunked-prefill-size", 1, 1 << 24)?,
             page_tokens: size("page-size", 1, 1 << 16)?,
             prefix_cache: prefix_cache(parsed)?,
+            media_cache_bytes: bytes(parsed, "media-cache-bytes")?,
         })
     }
+}
+
+fn bytes(parsed: &Parsed, name: &str) -> Result<Option<u64>, ArgError> {
+    let read = |text: &str| parse_bytes(text).ok_or_else(|| bad(name, text, "bytes, such as 4G or 512M"));
+    parsed.value(name).map(read).transpose()
 }
 
 fn prefix_cache(parsed: &Parsed) -> Result<bool, ArgError> {
