@@ -301,7 +301,8 @@ async fn addresses_are_fetched_where_the_operator_allows_it() {
     let port = port.to_string();
     let flags = ["--allowed-media-domains", "localhost", "--allowed-media-networks", "127.0.0.0/8,::1/128"];
     let open = Server::start(says("fine"), &[&flags[..], &["--allowed-media-ports", &port]].concat()).await;
-    let answer = open.good("/v1/chat/completions", chat(json!([image(&url), image(&png(20, 20, [1; 3]))]))).await;
+    let answer =
+        open.good("/v1/chat/completions", chat(json!([image(&url), image(&png(20, 20, [1; 3]))]))).await;
     assert_eq!(answer["usage"]["prompt_tokens_details"]["image_tokens"], 391 + 4);
     let source = json!({"type": "url", "url": url});
     let body = json!({"model": "nano", "max_tokens": 4,
@@ -347,12 +348,17 @@ async fn a_video_becomes_its_frames_times_and_tokens() {
     // Two frames, the first and the last, make one temporal patch.
     let answer = server.good("/v1/chat/completions", video(json!({"max_frames": 2}))).await;
     assert_eq!(answer["usage"]["prompt_tokens_details"]["video_tokens"], 299);
-    let answer = server.good("/v1/chat/completions", video(json!({"fps": 5, "max_long_side_pixel": 252}))).await;
+    let answer =
+        server.good("/v1/chat/completions", video(json!({"fps": 5, "max_long_side_pixel": 252}))).await;
     // Frames 0, 6, …, 96, 99: 18 of 252 x 140.
     assert_eq!(answer["usage"]["prompt_tokens_details"]["video_tokens"], 9 * 45);
     for bad in [json!({"fps": 9}), json!({"max_frames": 0}), json!({"max_long_side_pixel": 100})] {
         let (status, answer) = server.post("/v1/chat/completions", video(bad.clone())).await;
-        assert_eq!((status, &answer["error"]["param"]), (400, &json!("messages[0].content[0]")), "{bad}: {answer}");
+        assert_eq!(
+            (status, &answer["error"]["param"]),
+            (400, &json!("messages[0].content[0]")),
+            "{bad}: {answer}"
+        );
     }
     let mixed = json!([image(&png(20, 20, [0; 3])), {"type": "video_url", "video_url": {"url": url}}]);
     let usage = server.good("/v1/chat/completions", chat(mixed)).await["usage"].clone();

@@ -71,6 +71,8 @@ impl Server {
         let task = runtime.spawn(serve_until(options, move |address| _ = bound.send(address), stops));
         let base =
             format!("http://{}", runtime.block_on(address).context("the server did not open its port")?);
+        // The media fetcher has reqwest built without a choice of cryptography; a second server finds it made.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(ANSWER_TIME).build()?;
         let server = Server { runtime: Some(runtime), base, client, stop, task: Some(task), _dir: dir };
         let begun = Instant::now();

@@ -177,9 +177,8 @@ fn b2_one_of_at_the_top() {
 fn b4_nested_lists_of_objects() {
     let todos = json!({"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"},
         "text": {"type": "string"}, "done": {"type": "boolean"}}}});
-    let item = |id: u32, done| {
-        format!("⟨<item>⟨<id>{id}⟨</id>⟨<text>{id}⟨</text>⟨<done>{done}⟨</done>⟨</item>")
-    };
+    let item =
+        |id: u32, done| format!("⟨<item>⟨<id>{id}⟨</id>⟨<text>{id}⟨</text>⟨<done>{done}⟨</done>⟨</item>");
     let text = format!("{}\n{}", item(1, true), item(2, false));
     let expected = json!([{"id": 1, "text": "1", "done": true}, {"id": 2, "text": "2", "done": false}]);
     assert_eq!(x(todos, &text), expected);
