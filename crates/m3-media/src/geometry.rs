@@ -18,6 +18,7 @@ pub struct Geometry {
 
 impl Default for Geometry {
     /// M3's own: patches of 14 x 14 pixels and 2 frames, merged 2 x 2.
+    #[allow(clippy::excessive_precision, reason = "written as the released processor's file has them")]
     fn default() -> Self {
         Geometry {
             patch: 14,
