@@ -16,6 +16,7 @@ mod nano;
 mod pictures;
 mod process;
 mod python;
+mod sbom;
 mod test;
 mod tidy;
 mod ui;
@@ -118,6 +119,12 @@ enum Task {
     },
     /// Remake the corpus of odd pictures and what the pinned Pillow sees in them.
     Pictures,
+    /// List every crate of the programs with its licence and checksum, as CycloneDX JSON.
+    Sbom {
+        /// Write it there instead of printing it.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
     /// Remake the table of resized pictures that resizing is held to, with the pinned torch and Pillow (3 GB).
     ResizeOracle,
     /// Remake the tests' random miniature, or measure the bundled one.
@@ -177,6 +184,7 @@ fn run(task: Task) -> Result<()> {
         Task::Pictures => pictures::run(&root),
         Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
         Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),
+        Task::Sbom { out } => sbom::run(&root, out.as_deref()),
         Task::ResizeOracle => pictures::resize_oracle(&root),
         Task::Nano { task: Some(NanoTask::Eval(arguments)), .. } => nano::eval::evaluate(&root, &arguments),
         Task::Nano { check, task: None } => nano::run(&root, check),

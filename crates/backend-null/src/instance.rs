@@ -48,6 +48,8 @@ pub(crate) struct Instance {
     /// When the simulated device is free again.
     free_at: Instant,
     waited: u64,
+    /// The first ticket that is never done.
+    frozen_from: Option<u64>,
 }
 
 fn unsupported<T>(sentence: String) -> Result<T> {
@@ -118,6 +120,7 @@ impl Instance {
             flights: VecDeque::new(),
             free_at: Instant::now(),
             waited: 0,
+            frozen_from: None,
         })
     }
 
@@ -150,6 +153,14 @@ impl Instance {
         Ok(())
     }
 
+    /// From this step on a wait never returns, as on a device that hangs.
+    fn freeze(&mut self) {
+        let Options { freeze_at, freeze_rank, .. } = self.device.options;
+        if freeze_at == Some(self.num_steps) && freeze_rank.is_none_or(|rank| rank == self.rank) {
+            self.frozen_from = Some(self.tickets + 1);
+        }
+    }
+
     fn check_pages(&self, pages: &[u32], entry: &str) -> Result<()> {
         if self.stage < Stage::Reserved {
             return unsupported(format!("{entry} was called before reserve"));
@@ -177,6 +188,13 @@ impl Backend for Instance {
         if self.max_pages == 0 {
             return unsupported(format!("no page of {} bytes fits the page memory", self.page_bytes));
         }
+        let Options { memory_bytes, step_token_bytes, .. } = self.device.options;
+        let workspace = u64::from(self.device.limits.max_step_tokens) * step_token_bytes;
+        if memory_bytes > 0 && workspace > memory_bytes {
+            return unsupported(format!(
+                "the workspace needs {workspace} bytes of device memory; {memory_bytes} are free"
+            ));
+        }
         self.stage = Stage::Ready;
         Ok(Ready {
             size: size_of::<Ready>() as u32,
@@ -184,7 +202,7 @@ impl Backend for Instance {
             page_bytes: self.page_bytes,
             max_pages: self.max_pages,
             weight_bytes: self.weight_bytes,
-            workspace_bytes: 0,
+            workspace_bytes: workspace,
         })
     }
 
@@ -220,6 +238,7 @@ impl Backend for Instance {
         }
         self.num_steps += 1;
         self.misbehave()?;
+        self.freeze();
         let slots = self.device.step(step)?;
         let tokens: u64 = step.seqs.iter().map(|seq| u64::from(seq.num_tokens)).sum();
         let cost_us = self.device.options.step_us + self.device.options.token_us * tokens;
@@ -240,7 +259,11 @@ impl Backend for Instance {
             fill(&flight.slots, self.device.limits.vocab, output)?;
         }
         output.device_time_us = flight.device_time_us;
+        let frozen = self.frozen_from.is_some_and(|from| ticket.0 >= from);
         std::thread::sleep(flight.finish.saturating_duration_since(Instant::now()));
+        while frozen {
+            std::thread::park();
+        }
         self.waited = ticket.0;
         self.flights.retain(|flight| flight.ticket > ticket.0);
         Ok(())
@@ -248,7 +271,13 @@ impl Backend for Instance {
 
     fn done(&mut self) -> Result<Ticket> {
         let now = Instant::now();
-        let finished = self.flights.iter().take_while(|flight| flight.finish <= now).last();
+        let finished = self
+            .flights
+            .iter()
+            .take_while(|flight| {
+                flight.finish <= now && self.frozen_from.is_none_or(|from| flight.ticket < from)
+            })
+            .last();
         Ok(Ticket(finished.map_or(self.waited, |flight| flight.ticket)))
     }
 

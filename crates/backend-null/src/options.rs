@@ -26,10 +26,16 @@ pub struct Options {
     pub fault_at: Option<u64>,
     /// The step, counted from 1, whose submit panics.
     pub panic_at: Option<u64>,
+    /// The step, counted from 1, that never ends, and the rank on which it does not; every rank without one.
+    pub freeze_at: Option<u64>,
+    pub freeze_rank: Option<u32>,
     /// The table row whose logits are NaN, always.
     pub nan_row: Option<u32>,
     /// 0 = as many as `page_memory_bytes` holds, else 4096.
     pub max_pages: u64,
+    /// Simulated device memory and what a token of the largest step takes of it; 0 = without end.
+    pub memory_bytes: u64,
+    pub step_token_bytes: u64,
     /// 0 = 16 bytes a slot, which is also the least.
     pub page_bytes: u64,
 }

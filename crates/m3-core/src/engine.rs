@@ -120,6 +120,12 @@ impl EngineHandle {
         self.inner.shared.gate().health.clone()
     }
 
+    /// Requests whose terminal event is still owed, also those the engine's thread has not taken yet. Never waits for
+    /// that thread.
+    pub fn num_open(&self) -> usize {
+        self.inner.shared.gate().num_open
+    }
+
     /// Forgets every cached prefix no request is using; `true` when nothing is left in the cache. Waits for the step
     /// in flight.
     pub fn flush_cache(&self) -> bool {

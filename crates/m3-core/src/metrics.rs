@@ -23,6 +23,21 @@ pub struct MediaCounts {
     pub budget_bytes: u64,
 }
 
+/// Requests that found less in the prefix cache than it could have held for them, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// The cache is off.
+    pub off: u64,
+    /// The prompt does not fill a page.
+    pub short: u64,
+    /// Its first page was never cached, as far as is remembered.
+    pub new: u64,
+    /// Its first pages are cached, then comes one that never was: the text before it differs from what was asked earlier.
+    pub diverged: u64,
+    /// The page was cached and had to make room.
+    pub evicted: u64,
+}
+
 /// Totals since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -49,6 +64,11 @@ pub struct Counters {
     pub media_misses: u64,
     /// Encoded ones given up for room.
     pub media_evictions: u64,
+    /// Of all steps, from submission to completion; steps in flight overlap.
+    pub steps_us: u64,
+    /// Of all steps, as the backend reports it.
+    pub device_us: u64,
+    pub misses: Misses,
     pub arrived: u64,
     pub finished_stop: u64,
     pub finished_length: u64,

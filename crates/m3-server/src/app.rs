@@ -11,12 +11,14 @@ use crate::args::HttpOptions;
 use crate::error::ApiError;
 use crate::generate::Pacer;
 use crate::info::ServerInfo;
+use crate::limits::Limits;
 use crate::media::Media;
 use crate::metrics::ServerMetrics;
 use crate::model::ServedModel;
 use crate::phase::PhaseCell;
 use crate::responses::Store;
 use crate::running::Running;
+use crate::watch::Watch;
 
 /// One server.
 pub struct App {
@@ -33,8 +35,13 @@ pub struct App {
     pub media: Media,
     /// Wakes the readers of answers.
     pub pacer: Arc<Pacer>,
+    /// What each client may take from the others.
+    pub limits: Arc<Limits>,
+    pub watch: Watch,
     serving: OnceLock<Serving>,
     draining: AtomicBool,
+    /// Draining because an admin asked for it, who may change their mind.
+    paused: AtomicBool,
     active: Arc<Active>,
     next_id: AtomicU64,
 }
@@ -71,6 +78,8 @@ pub enum State {
     Draining,
     /// Alive, but no step has finished for too long.
     Stalled(Duration),
+    /// Requests are answered, and yet new ones should go elsewhere; why, as a sentence.
+    Unwell(String),
     /// Nothing will be served again.
     Dead(String),
 }
@@ -88,12 +97,15 @@ impl App {
             media,
             running: Running::default(),
             pacer: Arc::default(),
+            limits: Limits::new(http.guard.clone()),
+            watch: Watch::default(),
             http,
             model_name,
             phase: PhaseCell::default(),
             metrics: ServerMetrics::default(),
             serving: OnceLock::new(),
             draining: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             active: Arc::default(),
             next_id: AtomicU64::new(1),
         }))
@@ -154,13 +166,30 @@ impl App {
             return State::Draining;
         }
         let oldest = Duration::from_micros(serving.engine.stats().oldest_step_us);
-        let limit = self.http.watchdog;
-        if !limit.is_zero() && oldest > limit { State::Stalled(oldest) } else { State::Ready }
+        let limit = self.http.health.watchdog;
+        if !limit.is_zero() && oldest > limit {
+            return State::Stalled(oldest.max(self.watch.stalled().unwrap_or_default()));
+        }
+        match (self.watch.stalled(), self.watch.unwell()) {
+            (Some(age), _) => State::Stalled(age),
+            (None, Some(sentence)) => State::Unwell(sentence),
+            (None, None) => State::Ready,
+        }
     }
 
-    /// Whether [`App::drain`] was called.
+    /// Whether new requests are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.draining.load(Ordering::Acquire) || self.paused.load(Ordering::Acquire)
+    }
+
+    /// Refuses new requests, or takes them again unless the server is shutting down.
+    pub fn pause(&self, pause: bool) {
+        self.paused.store(pause, Ordering::Release);
+    }
+
+    /// Requests that a drain would wait for.
+    pub fn num_active(&self) -> usize {
+        self.active.count.load(Ordering::Acquire)
     }
 
     /// No new requests from now on; running ones go on.

@@ -1,23 +1,25 @@
 //! From options to a model that serves: folder, text side, backend, weights, pages, engine. Runs on its own thread;
 //! every failure is a sentence and nothing is served.
 
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail, ensure};
-use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3};
+use anyhow::{bail, ensure};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3, PROBE_KEEP_MAPPED};
 use m3_abi::{Driver, ProbeReport, ProbeRequest};
 use m3_core::engine::{EngineConfig, EngineHandle, MediaLimits, MediaSupport};
 use m3_core::load::{LoadOptions, LoadedModel, Progress};
 use m3_core::model::config::Quantization;
 
 use crate::app::Serving;
-use crate::args::{EngineOptions, ModelOptions, Options};
+use crate::args::{EngineOptions, Options};
 use crate::backends;
-use crate::info::{Computer, ServerInfo};
+use crate::info::{Computer, MemoryFacts, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
 use crate::vision::VisionSide;
+use crate::place::{folder_name, model_dir};
+use crate::plan::{self, MemoryPlan};
 use crate::weights::Weights;
 
 /// Requests computed at once, when nothing is said.
@@ -27,6 +29,7 @@ const DEFAULT_STEP_TOKENS: usize = 2048;
 
 /// Loads everything.
 pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::Result<Serving> {
+    let begun = Instant::now();
     progress(Progress::Opening);
     let dir = model_dir(&options.model)?;
     let config = dir.join("config.json");
@@ -41,7 +44,16 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
     let weights = Weights::open(&dir, options.model.dummy_weights)?;
     check(&weights, options)?;
     check_ids(&weights, text.as_ref())?;
-    let (computer, loaded, max_context) = load(&weights, options, progress)?;
+    let opened = Instant::now();
+    let OnDevices { computer, model: loaded, max_context, max_step_tokens } =
+        load(&weights, options, progress)?;
+    let memory = MemoryFacts {
+        weight_bytes: loaded.weight_bytes,
+        page_bytes: loaded.page_bytes,
+        workspace_bytes: loaded.workspace_bytes,
+        load_seconds: opened.elapsed().as_secs_f64(),
+        startup_seconds: begun.elapsed().as_secs_f64(),
+    };
     tracing::info!(
         "backend {}: {} pages of {} tokens, {} MiB of weights on each of {} ranks, context {max_context}",
         computer.backend,
@@ -52,43 +64,12 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
     );
     let model = served_model(&dir, &weights, text, options, max_context);
     let config = engine_config(&weights, &model, &loaded, options);
+    let config = EngineConfig { max_step_tokens, ..config };
     let held = held_quantization(&weights);
     let info = ServerInfo::new(computer, options, &config, weights.config_json(), held);
+    let info = ServerInfo { memory, ..info };
     let engine = EngineHandle::start(config, loaded.ranks)?;
     Ok(Serving { model, engine, info })
-}
-
-/// The folder that was named, or the bundled model's.
-pub fn model_dir(options: &ModelOptions) -> anyhow::Result<PathBuf> {
-    match &options.dir {
-        Some(dir) if dir.is_dir() => Ok(dir.clone()),
-        Some(dir) if dir.exists() => {
-            bail!("{} is a file; a model is a folder with config.json", dir.display())
-        }
-        Some(dir) => {
-            bail!("there is no folder {}; models are not downloaded, get the files first", dir.display())
-        }
-        None => bundled_model(),
-    }
-}
-
-/// Beside the executable, where packages put it, or in the source tree it was built in.
-fn bundled_model() -> anyhow::Result<PathBuf> {
-    const NAME: &str = "models/m3-nano";
-    let mut places: Vec<PathBuf> = Vec::new();
-    if let Some(beside) = m3_abi::discover::beside_executable() {
-        // The last one is `target/debug` seen from the workspace.
-        places.extend(["", "../share/m3", "../.."].map(|from| beside.join(from).join(NAME)));
-    }
-    // Under `cargo run` and `cargo test`, and for programs built for development, whose tree is still there.
-    let at_run_time = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let built_in = cfg!(debug_assertions).then(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    places.extend(at_run_time.into_iter().chain(built_in).map(|package| package.join("../..").join(NAME)));
-    let found = places.iter().find(|place| place.join("config.json").is_file());
-    let looked = || places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ");
-    let found =
-        found.with_context(|| format!("the bundled model is not in {}; name a model folder", looked()))?;
-    Ok(found.canonicalize().unwrap_or_else(|_| found.clone()))
 }
 
 /// What options and weights must agree on.
@@ -154,12 +135,21 @@ fn check_dtypes(name: &str, chosen: &LoadOptions, report: &ProbeReport) -> anyho
     Ok(())
 }
 
+/// A model on its devices, and what was settled on the way.
+struct OnDevices {
+    computer: Computer,
+    model: LoadedModel,
+    max_context: usize,
+    /// As asked for, or less where memory did not allow it.
+    max_step_tokens: usize,
+}
+
 /// Chooses a backend, loads the ranks, and settles how long a context may be.
 fn load(
     weights: &Weights,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-) -> anyhow::Result<(Computer, LoadedModel, usize)> {
+) -> anyhow::Result<OnDevices> {
     let backend = &options.backend;
     let request = ProbeRequest { config: weights.config_json().to_vec(), tp: backend.tp, ep: backend.ep };
     let discovery = backends::find(backend, &request)?;
@@ -172,16 +162,60 @@ fn load(
     let page_memory_bytes = page_memory(weights, options, report)?;
     let load_options = LoadOptions { page_memory_bytes, ..load_options(options, report, wanted) };
     check_dtypes(driver.name(), &load_options, report)?;
-    let loaded = weights.load(driver, &load_options, progress)?;
-    let room = loaded.num_pages * weights.config().text.sparse.block_size;
+    check_memory(weights, options, report, &load_options)?;
+    let (model, max_step_tokens) = load_somehow(weights, driver, load_options, progress)?;
+    let room = model.num_pages * weights.config().text.sparse.block_size;
     if options.engine.context.is_some() {
         ensure!(
             wanted <= room,
             "--context-length is {wanted}; {} pages hold {room} tokens, give more --kv-cache-memory-bytes",
-            loaded.num_pages
+            model.num_pages
         );
     }
-    Ok((Computer::new(driver.name(), report), loaded, wanted.min(room)))
+    let computer = Computer::new(driver.name(), report);
+    Ok(OnDevices { computer, model, max_context: wanted.min(room), max_step_tokens })
+}
+
+/// Says what memory is for before any is taken, and refuses what cannot fit.
+fn check_memory(
+    weights: &Weights,
+    options: &Options,
+    report: &ProbeReport,
+    load_options: &LoadOptions,
+) -> anyhow::Result<()> {
+    let plan = MemoryPlan::new(weights.config(), report, load_options)?;
+    plan.lines().iter().for_each(|line| tracing::info!("{line}"));
+    // Weights that stay in their files take no memory that others could not have.
+    if report.flags & PROBE_KEEP_MAPPED == 0 {
+        let share = options.backend.memory_share.is_some();
+        let flag = if share { "--mem-fraction-static" } else { "--kv-cache-memory-bytes" };
+        if let Some(refusal) = plan.refusal(load_options.tp, flag) {
+            bail!(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// Loads; where memory does not suffice, again with smaller steps and fewer pages, and says so.
+fn load_somehow(
+    weights: &Weights,
+    driver: &dyn Driver,
+    mut options: LoadOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> anyhow::Result<(LoadedModel, usize)> {
+    loop {
+        let error = match weights.load(driver, &options, progress) {
+            Ok(model) => return Ok((model, options.max_step_tokens as usize)),
+            Err(error) => error,
+        };
+        let Some(next) = plan::smaller(&options, &error) else { return Err(error.into()) };
+        tracing::warn!(
+            "{error}; trying again with --chunked-prefill-size {} and {} bytes for pages (0: what is left)",
+            next.max_step_tokens,
+            next.page_memory_bytes
+        );
+        options = next;
+    }
 }
 
 /// Bytes for the pages of each rank; 0 lets the backend decide. Ranks that share a device share its memory.
@@ -289,18 +323,6 @@ fn vision_side(weights: &Weights, text: Option<&TextSide>, options: &ModelOption
     }
     let tokenizer = text.map(|text| text.tokenizer.as_ref());
     VisionSide::of(weights.config(), tokenizer, options.size_rule, options.media_limits)
-}
-
-/// What a folder's model is called when nobody names it.
-fn folder_name(dir: &Path) -> String {
-    let canonical = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    canonical.file_name().map_or("m3".into(), |name| name.to_string_lossy().into_owned())
-}
-
-/// The name the model will be shown under, also before it is there.
-pub fn first_name(options: &ModelOptions) -> String {
-    let folder = || model_dir(options).map_or("m3".into(), |dir| folder_name(&dir));
-    options.served_names.first().cloned().unwrap_or_else(folder)
 }
 
 fn engine_config(

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::args::{ArgError, Options, Parsed};
 use crate::boot;
 use crate::generate::{ChoiceEvent, Done, Session};
+use crate::place;
 use crate::progress::ProgressView;
 use crate::routes::prepare_chat;
 
@@ -51,10 +52,11 @@ impl Settings {
 }
 
 /// Loads the model and talks until the input ends.
-pub fn run(parsed: &Parsed, options: Options) -> anyhow::Result<()> {
+pub fn run(parsed: &Parsed, mut options: Options) -> anyhow::Result<()> {
     let settings = Settings::read(parsed)?;
-    let app = App::new(options.http.clone(), boot::first_name(&options.model))?;
+    let app = App::new(options.http.clone(), place::first_name(&options.model))?;
     let view = ProgressView::default();
+    place::fetch(&mut options.model, &|done, total| view.download(&app.phase, done, total))?;
     let serving = boot::boot(&options, &|progress| view.report(&app.phase, progress));
     view.end();
     app.publish(serving?);

@@ -1,11 +1,14 @@
 //! A JSON body extractor whose refusals have OpenAI's shape and name the field that is wrong.
 
+use std::error::Error;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
+use crate::slow::TooSlow;
 use m3_core::text::exact;
 
 /// A request body of type `T`.
@@ -18,9 +21,22 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         check_content_type(&request)?;
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if let Some(slow) = cause::<TooSlow>(&rejection) {
+                return ApiError::new(StatusCode::REQUEST_TIMEOUT, slow.to_string()).with_code("slow_client");
+            }
             ApiError::new(rejection.status(), lower_first(&rejection.body_text())).with_code("bad_body")
         })?;
         parse(&bytes).map(JsonBody)
+    }
+}
+
+/// The error of that type among an error's causes.
+fn cause<'a, E: Error + 'static>(mut error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    loop {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        error = error.source()?;
     }
 }
 

@@ -2,6 +2,7 @@
 //! here is secret: no keys, no environment, no command line.
 
 use m3_core::engine::EngineConfig;
+use m3_core::metrics::EngineStats;
 use serde_json::{Value, json};
 
 use crate::args::Options;
@@ -25,6 +26,20 @@ pub struct ServerInfo {
     pub kv_dtype: &'static str,
     pub model_type: String,
     pub architectures: Vec<String>,
+    pub memory: MemoryFacts,
+}
+
+/// What was measured while loading; bytes are those of the rank that needs most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryFacts {
+    pub weight_bytes: u64,
+    /// Of one page.
+    pub page_bytes: u64,
+    pub workspace_bytes: u64,
+    /// From opening the devices until they can take steps.
+    pub load_seconds: f64,
+    /// From the first look at the folder until then.
+    pub startup_seconds: f64,
 }
 
 /// What computes, as the backend says itself.
@@ -74,6 +89,7 @@ impl ServerInfo {
             kv_dtype: dtype_name(options.backend.kv_dtype),
             model_type: config["model_type"].as_str().unwrap_or("minimax_m3").to_owned(),
             architectures: names.filter_map(Value::as_str).map(str::to_owned).collect(),
+            memory: MemoryFacts::default(),
         }
     }
 
@@ -102,6 +118,16 @@ impl ServerInfo {
             "kv_cache_dtype": self.kv_dtype,
             "weight_version": "default",
         })
+    }
+}
+
+/// Tokens a second of the last step: every row of a decode step gives one.
+pub fn generation_rate(stats: &EngineStats) -> f64 {
+    let step = &stats.last_step;
+    if stats.running == 0 || step.wall_us == 0 {
+        0.0
+    } else {
+        step.num_seqs as f64 / (step.wall_us as f64 / 1e6)
     }
 }
 

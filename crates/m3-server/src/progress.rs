@@ -37,6 +37,16 @@ impl ProgressView {
         if progress != Progress::Ready {
             cell.set(progress);
         }
+        self.show(cell);
+    }
+
+    /// Notes how much of a model is here in `cell` and shows it.
+    pub fn download(&self, cell: &PhaseCell, done_bytes: u64, total_bytes: u64) {
+        cell.download(done_bytes, total_bytes);
+        self.show(cell);
+    }
+
+    fn show(&self, cell: &PhaseCell) {
         let phase = cell.get();
         if let Some(bar) = &self.bar {
             bar.set_prefix(phase.name);

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::{App, Serving};
 use crate::args::Options;
 use crate::boot;
 use crate::error;
+use crate::listen::Connections;
+use crate::place;
 use crate::progress::ProgressView;
-use crate::routes;
+use crate::routes::{self, Door};
+use crate::tls;
 
 /// What aborted requests get to say goodbye with.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -49,24 +51,12 @@ pub async fn serve_until(
     bound: impl FnOnce(SocketAddr),
     mut stops: mpsc::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let app = App::new(options.http.clone(), boot::first_name(&options.model))?;
-    let address = SocketAddr::new(options.http.host, options.http.port);
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr()?;
+    let app = App::new(options.http.clone(), place::first_name(&options.model))?;
+    let (ports, address) = Ports::bind(&app).await?;
     bound(address);
-    // Tokens are small; waiting to fill a packet would only delay them.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!("cannot turn off packet delay: {error}");
-        }
-    });
-    let (stop, stopped) = oneshot::channel::<()>();
-    let router = routes::router(Arc::clone(&app));
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-        // A dropped sender means the same: stop.
-        let _ = stopped.await;
-    });
-    let mut server = tokio::spawn(async move { server.await });
+    let (stop, stopped) = watch::channel(());
+    let mut server = tokio::spawn(ports.serve(Arc::clone(&app), stopped));
+    crate::watch::start(&app);
     let mut loading = start_loading(&app, options)?;
     let mut loaded = false;
     loop {
@@ -74,10 +64,10 @@ pub async fn serve_until(
             result = &mut loading, if !loaded => {
                 loaded = true;
                 let serving = result.context("the loading thread ended without an answer")??;
-                tracing::info!("serving {} on http://{address}", serving.model.names.join(", "));
+                tracing::info!("serving {} on {address}", serving.model.names.join(", "));
                 app.publish(serving);
             }
-            ended = &mut server => return ended?.context("the HTTP server failed"),
+            ended = &mut server => return ended.context("the HTTP server failed"),
             Some(()) = stops.recv() => break,
         }
     }
@@ -94,6 +84,58 @@ pub async fn serve_until(
     Ok(())
 }
 
+/// The sockets of one server.
+struct Ports {
+    connections: Connections,
+    listeners: Vec<(TcpListener, Door)>,
+}
+
+impl Ports {
+    /// Opens them all, or says which one cannot be; the address is that of the first.
+    async fn bind(app: &App) -> anyhow::Result<(Self, SocketAddr)> {
+        let access = &app.http.access;
+        let tls = access.tls.as_ref().map(tls::acceptor).transpose()?;
+        raise_file_limit();
+        let main = SocketAddr::new(app.http.host, app.http.port);
+        let door = if access.admin.is_some() { Door::Public } else { Door::Only };
+        let asked = [Some((main, door)), access.admin.map(|address| (address, Door::Admin))];
+        let mut listeners = Vec::new();
+        for (address, door) in asked.into_iter().flatten() {
+            let listener = TcpListener::bind(address).await;
+            listeners.push((listener.with_context(|| format!("cannot listen on {address}"))?, door));
+        }
+        let address = listeners[0].0.local_addr()?;
+        if let Some((admin, _)) = listeners.get(1) {
+            tracing::info!("the admin's port is {}", admin.local_addr()?);
+        }
+        if !address.ip().is_loopback() && access.api_keys.is_empty() {
+            tracing::warn!(
+                "everyone who reaches {address} may ask: give --api-key, or keep it behind a proxy"
+            );
+        }
+        Ok((Ports { connections: Connections::new(&app.http.guard, tls), listeners }, address))
+    }
+
+    async fn serve(self, app: Arc<App>, stopped: watch::Receiver<()>) {
+        let each = self.listeners.into_iter().map(|(listener, door)| {
+            let router = routes::router(Arc::clone(&app), door);
+            self.connections.clone().serve(listener, router, stopped.clone())
+        });
+        futures_util::future::join_all(each).await;
+    }
+}
+
+/// Every connection is a file, and many shells allow a thousand: as many as the system lets this process have.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::debug!("at most {:?} files can be open: {error}", limit.current);
+    }
+}
+
 /// Loading blocks for minutes and may be left behind when a signal comes, so it has a thread of its own.
 fn start_loading(
     app: &Arc<App>,
@@ -103,7 +145,10 @@ fn start_loading(
     let app = Arc::clone(app);
     let load = move || {
         let view = ProgressView::default();
-        let result = boot::boot(&options, &|progress| view.report(&app.phase, progress));
+        let mut options = options;
+        let fetched = place::fetch(&mut options.model, &|done, total| view.download(&app.phase, done, total));
+        let result =
+            fetched.and_then(|()| boot::boot(&options, &|progress| view.report(&app.phase, progress)));
         view.end();
         if let Err(error) = &result {
             app.phase.fail(error::sentence(error));

@@ -296,14 +296,14 @@ async fn a_cache_type_the_backend_lacks_is_named_as_the_flag_names_it() {
 async fn before_the_model_is_there_only_probes_and_metrics_answer() {
     let words: Vec<String> = ["serve", "--port", "0"].map(str::to_owned).to_vec();
     let options = m3_server::args::Options::read(&m3_server::args::parse(&words).unwrap()).unwrap();
-    let app = m3_server::app::App::new(options.http, m3_server::boot::first_name(&options.model))
+    let app = m3_server::app::App::new(options.http, m3_server::place::first_name(&options.model))
         .expect("a server");
     app.phase.set(m3_core::load::Progress::Loading { done_bytes: 50, total_bytes: 100 });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let router = m3_server::routes::router(std::sync::Arc::clone(&app));
+    let router = m3_server::routes::router(std::sync::Arc::clone(&app), m3_server::routes::Door::Only);
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let client = support::http_client();
+    let client = support::client();
     let get = async |path: &str| {
         let response = client.get(format!("{base}{path}")).send().await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())

@@ -2,6 +2,7 @@
 //! out, shares full pages of equal prefixes between them and takes cached pages back when free ones run out.
 
 pub mod media;
+mod missed;
 pub mod pool;
 pub mod radix;
 #[cfg(test)]
@@ -10,7 +11,8 @@ mod tests;
 pub use pool::{PageId, PagePool};
 pub use radix::{KeyElement, KeyedRun, PrefixKey, PrefixTree};
 
-use crate::metrics::PageCounts;
+use crate::metrics::{Misses, PageCounts};
+use missed::Missed;
 use pool::Released;
 use radix::NodeId;
 
@@ -53,6 +55,7 @@ pub struct PageCache {
     share_prefixes: bool,
     num_evicted: u64,
     num_released: u64,
+    missed: Missed,
 }
 
 impl PageCache {
@@ -66,6 +69,7 @@ impl PageCache {
             share_prefixes,
             num_evicted: 0,
             num_released: 0,
+            missed: Missed::default(),
         }
     }
 
@@ -76,6 +80,23 @@ impl PageCache {
     /// Pages evicted since start.
     pub fn num_evicted(&self) -> u64 {
         self.num_evicted
+    }
+
+    /// Notes why a sequence that starts to run found only `matched` pages of what it could have used.
+    pub fn note_miss(&mut self, usable: PrefixKey<'_>, matched: usize) {
+        let full = usable.tokens.len() / self.page_tokens;
+        if !self.share_prefixes {
+            self.missed.counts.off += 1;
+        } else if full == 0 {
+            self.missed.counts.short += 1;
+        } else if matched < full {
+            self.missed.note(self.tree.identity(usable, matched), matched);
+        }
+    }
+
+    /// Sequences that found less than they could have used.
+    pub fn misses(&self) -> Misses {
+        self.missed.counts
     }
 
     /// Leases released since start: while it stands still, a lease that did not fit will not fit.
@@ -204,7 +225,8 @@ impl PageCache {
     }
 
     fn evict_one(&mut self) -> bool {
-        let Some(page) = self.tree.evict() else { return false };
+        let Some((page, identity)) = self.tree.evict() else { return false };
+        self.missed.forgotten(identity);
         self.nodes[page.0 as usize] = None;
         self.pool.retract(page);
         self.num_evicted += 1;

@@ -4,6 +4,7 @@
 //! pages. Leaves nobody holds are evicted oldest first. Who holds what is [`super::PageCache`]'s to say.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::pool::PageId;
@@ -177,16 +178,26 @@ impl PrefixTree {
         self.tick += 1;
     }
 
-    /// Forgets the leaf that has been idle longest.
-    pub fn evict(&mut self) -> Option<PageId> {
+    /// What tells the `index`-th page of `key` from all others, as well as 64 bits do; the pages before it are known.
+    pub fn identity(&self, key: PrefixKey<'_>, index: usize) -> u64 {
+        let parent = self.find(key, index).last().map(|&(node, _)| node);
+        identity(parent, key.salt, &key.page(index, self.page_tokens))
+    }
+
+    /// Forgets the leaf that has been idle longest; its page and its identity.
+    pub fn evict(&mut self) -> Option<(PageId, u64)> {
         let (_, id) = self.evictable.pop_first()?;
         let node = self.remove(id);
         let Place::Page { page, parent, key } = node.place else { unreachable!("roots are never evictable") };
+        let identity = match &self.node(parent).place {
+            Place::Root(salt) => identity(None, salt.as_deref(), &key),
+            Place::Page { .. } => identity(Some(parent), None, &key),
+        };
         self.node_mut(parent).children.remove(&key);
         if self.node(parent).children.is_empty() {
             self.became_leaf(parent);
         }
-        Some(page)
+        Some((page, identity))
     }
 
     /// Number of pages known.
@@ -249,4 +260,15 @@ impl PrefixTree {
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
         self.nodes[id.0].as_mut().expect("ids of held or evictable nodes stay valid")
     }
+}
+
+/// Below a page its node stands for everything before it, below a root the salt does.
+fn identity(parent: Option<NodeId>, salt: Option<&[u8]>, key: &[KeyElement]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match parent {
+        Some(node) => node.hash(&mut hasher),
+        None => salt.hash(&mut hasher),
+    }
+    key.hash(&mut hasher);
+    hasher.finish()
 }

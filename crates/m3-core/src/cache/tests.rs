@@ -142,3 +142,29 @@ fn a_double_release_is_noticed() {
     pool.release(page);
     pool.release(page);
 }
+
+#[test]
+fn a_miss_says_why() {
+    let mut cache = PageCache::new(6, PAGE, true);
+    let ask = |cache: &mut PageCache, tokens: &[u32]| {
+        let before = cache.misses();
+        let mut lease = cache.lease(key(tokens), tokens.len() - 1, tokens.len().div_ceil(PAGE)).unwrap();
+        cache.note_miss(key(&tokens[..tokens.len() - 1]), lease.num_matched());
+        cache.publish(&mut lease, key(tokens));
+        cache.release(lease);
+        let after = cache.misses();
+        let names = ["off", "short", "new", "diverged", "evicted"];
+        let of = |misses: Misses| [misses.off, misses.short, misses.new, misses.diverged, misses.evicted];
+        let grown = names.into_iter().zip(of(before)).zip(of(after)).filter(|((_, old), new)| old != new);
+        grown.map(|((name, _), _)| name).collect::<Vec<_>>()
+    };
+    let first = tokens(0..13);
+    assert_eq!(ask(&mut cache, &tokens(0..3)), ["short"]);
+    assert_eq!(ask(&mut cache, &first), ["new"]);
+    assert_eq!(ask(&mut cache, &first), [""; 0], "nothing was missed");
+    let other: Vec<u32> = (0..8).chain(50..55).collect();
+    assert_eq!(ask(&mut cache, &other), ["diverged"]);
+    assert_eq!(ask(&mut cache, &tokens(100..123)), ["new"], "it takes all six pages");
+    assert_eq!(ask(&mut cache, &first), ["evicted"]);
+    assert_eq!(ask(&mut PageCache::new(6, PAGE, false), &first), ["off"]);
+}

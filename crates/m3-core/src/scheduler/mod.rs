@@ -159,6 +159,7 @@ impl Scheduler {
             counters: Counters {
                 evicted_pages: self.cache.num_evicted(),
                 media_evictions: self.media.num_evicted(),
+                misses: self.cache.misses(),
                 ..self.counters
             },
             last_step: self.last_step,

@@ -137,6 +137,8 @@ impl Scheduler {
                 sequence.cached_tokens = matched as u32;
                 self.counters.prompt_tokens += sequence.prompt_len as u64;
                 self.counters.cached_tokens += matched as u64;
+                let usable = sequence.key(sequence.max_cached_tokens());
+                self.cache.note_miss(usable, matched / self.config.page_tokens);
             }
             // With media, the first chunk may have to wait for them.
             let ready = sequence.ready();

@@ -23,6 +23,8 @@ impl Scheduler {
             wall_us: now_us.saturating_sub(step.planned_us),
             device_us: output.device_time_us,
         };
+        self.counters.steps_us += self.last_step.wall_us;
+        self.counters.device_us += output.device_time_us;
         for (place, part) in step.parts {
             if self.queues.ending.contains_key(&place) {
                 self.settle_ended(place, &part);

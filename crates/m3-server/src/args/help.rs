@@ -15,6 +15,8 @@ fn about(command: Command) -> &'static str {
             "m3 recipe --hardware NAME: the command for a kind of GPU, its memory plan and the best it can do"
         }
         Command::Bench => "m3 bench [URL]: load on any server with OpenAI's API, and what its clients see",
+        Command::Download => "m3 download OWNER/NAME: get a model from a hub, or what is missing of it",
+        Command::Verify => "m3 verify MODEL: hash a model's files and compare them with what was published",
         Command::Tokenize => "m3 tokenize [MODEL]: text to token ids, or back with --decode",
         Command::Render => {
             "m3 render: JSON lines with messages in, prompts and token ids out; the template raw, without the \

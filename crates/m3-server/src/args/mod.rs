@@ -2,7 +2,8 @@
 //!
 //! Both SGLang's and vLLM's names are accepted, so that a recipe written for either starts this server. A known flag
 //! that would do nothing is refused unless the table calls it harmless: a setting that is silently ignored is worse
-//! than an error. No environment variables are read here.
+//! than an error. The only environment variables are those with keys,
+//! which a command line would show to everyone, and those that the hubs' own programs read.
 
 mod help;
 mod numbers;
@@ -13,7 +14,10 @@ mod table;
 pub use help::help;
 pub use numbers::{parse_bytes, parse_count};
 pub(crate) use options::number;
-pub use options::{BackendOptions, EngineOptions, HttpOptions, MediaOptions, ModelOptions, Options};
+pub use options::{
+    AccessOptions, BackendOptions, CorsOptions, EngineOptions, GuardOptions, HealthOptions, HttpOptions,
+    MediaOptions, ModelOptions, Options, Rate, TlsOptions,
+};
 pub use parse::{Parsed, parse};
 pub use table::{Command, Effect, FLAGS, Flag, Kind};
 

@@ -1,14 +1,18 @@
 //! Typed options from flag values, with their limits and defaults. The only reader of [`Parsed`]'s values for the
 //! commands that run a model; nothing here opens a file except `--api-key-file`.
 
+mod access;
 mod device;
+mod guard;
 mod http;
 mod media;
 mod model;
 mod values;
 
 use super::{ArgError, Parsed};
+pub use access::{AccessOptions, CorsOptions, TlsOptions};
 pub use device::{BackendOptions, EngineOptions};
+pub use guard::{GuardOptions, HealthOptions, Rate};
 pub use http::HttpOptions;
 pub use media::MediaOptions;
 pub use model::ModelOptions;

@@ -12,6 +12,8 @@ pub enum Command {
     Doctor,
     Recipe,
     Bench,
+    Download,
+    Verify,
     Tokenize,
     Render,
     Parse,
@@ -21,10 +23,12 @@ pub enum Command {
 
 impl Command {
     /// All, with the words that name them.
-    pub const ALL: [(&'static str, Command); 11] = [
+    pub const ALL: [(&'static str, Command); 13] = [
         ("serve", Command::Serve),
         ("chat", Command::Chat),
         ("backends", Command::Backends),
+        ("download", Command::Download),
+        ("verify", Command::Verify),
         ("doctor", Command::Doctor),
         ("recipe", Command::Recipe),
         ("bench", Command::Bench),
@@ -88,7 +92,9 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-use Command::{Backends, Bench, Chat, Convert, Doctor, Media, Parse, Recipe, Render, Serve, Tokenize};
+use Command::{
+    Backends, Bench, Chat, Convert, Doctor, Download, Media, Parse, Recipe, Render, Serve, Tokenize, Verify,
+};
 use Effect::{Harmless, NotYet, Only, Set};
 use Kind::{Many, Switch, Value};
 
@@ -97,11 +103,12 @@ const HTTP: &[Command] = &[Serve];
 const TEXT: &[Command] = &[Serve, Chat, Tokenize, Render, Parse];
 const PLUGINS: &[Command] = &[Serve, Chat, Backends];
 const PLANNED: &[Command] = &[Serve, Chat, Recipe];
-const MODEL: &[Command] = &[Serve, Chat, Recipe, Bench, Tokenize, Render, Parse];
+const MODEL: &[Command] = &[Serve, Chat, Recipe, Bench, Download, Verify, Tokenize, Render, Parse];
 const KEYS: &[Command] = &[Serve, Bench];
 const SEEDS: &[Command] = &[Serve, Chat, Bench];
 const REPORTS: &[Command] = &[Doctor, Recipe];
-const EVERY: &[Command] = &[Serve, Chat, Backends, Recipe, Bench, Tokenize, Render, Parse, Convert, Media];
+const EVERY: &[Command] = &[Serve, Chat, Backends, Recipe, Bench, Tokenize, Render, Parse, Convert, Media, Download, Verify];
+const HUB: &[Command] = &[Serve, Chat, Download, Verify];
 
 const fn row(
     name: &'static str,
@@ -118,7 +125,7 @@ const fn row(
 #[rustfmt::skip]
 pub const FLAGS: &[Flag] = &[
     // Model and text.
-    row("model", &["model-path"], Value("DIR"), Set, MODEL, "folder with config.json and safetensors; the bundled model when none is named"),
+    row("model", &["model-path"], Value("MODEL"), Set, MODEL, "folder with config.json and safetensors, or OWNER/NAME of a hub; the bundled model when none is named"),
     row("served-model-name", &[], Many("NAME"), Set, HTTP, "names that clients may ask for; default: the folder's name"),
     row("tokenizer", &["tokenizer-path"], Value("PATH"), Set, TEXT, "tokenizer.json or a folder that has one; default: the model's"),
     row("chat-template", &[], Value("FILE"), Set, TEXT, "chat template; default: the model's"),
@@ -133,8 +140,13 @@ pub const FLAGS: &[Flag] = &[
     row("tool-call-parser", &[], Value("NAME"), Only(&["auto", "minimax-m3", "minimax_m3"]), ENGINE, "M3's parser is always on"),
     row("enable-auto-tool-choice", &[], Switch, Harmless, HTTP, "tool calls are always parsed"),
     row("tokenizer-mode", &[], Value("MODE"), Only(&["auto", "fast", "hf"]), ENGINE, "there is one tokenizer"),
-    row("revision", &["code-revision", "tokenizer-revision"], Value("REV"), NotYet, ENGINE, "models are read from a folder, never from a hub; download the revision first"),
-    row("download-dir", &[], Value("DIR"), NotYet, ENGINE, "nothing is downloaded"),
+    row("revision", &["code-revision", "tokenizer-revision"], Value("REV"), Set, HUB, "branch, tag or commit of a hub's model; a commit pins it (main; master at modelscope)"),
+    row("hub", &[], Value("NAME"), Set, HUB, "huggingface or modelscope"),
+    row("hub-endpoint", &[], Value("URL"), Set, HUB, "address of a mirror of that hub (HF_ENDPOINT)"),
+    row("verify", &[], Switch, Set, &[Serve, Chat, Download], "hash a hub's model before it is used; the start fails when it is not what was published"),
+    row("local-dir", &[], Value("DIR"), Set, &[Download], "put the files there instead of into the cache"),
+    row("manifest", &[], Value("FILE"), Set, &[Verify], "hashes to compare with: the hub's list of files as JSON, or lines as sha256sum writes them"),
+    row("download-dir", &[], Value("DIR"), Set, HUB, "cache of hubs' models (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub)"),
     row("load-format", &[], Value("FORMAT"), Set, ENGINE, "auto, safetensors, or dummy: made-up weights of config.json's shapes, for measurements"),
     row("quantization", &["-q"], Value("NAME"), Set, ENGINE, "must be what the checkpoint holds: auto, mxfp8 or none"),
     row("enable-lora", &[], Switch, NotYet, ENGINE, "adapters are not built"),
@@ -220,9 +232,20 @@ pub const FLAGS: &[Flag] = &[
     // HTTP.
     row("host", &[], Value("ADDRESS"), Set, HTTP, "address to listen on (127.0.0.1)"),
     row("port", &["-p"], Value("N"), Set, HTTP, "port to listen on (30000; 0 takes a free one and prints it)"),
-    row("api-key", &[], Value("KEY"), Set, KEYS, "clients must send this as a bearer token; may be given again for further keys"),
+    row("api-key", &[], Value("KEY"), Set, KEYS, "clients must send this as a bearer token; may be given again for further keys (M3_API_KEY does not show in a process list)"),
     row("api-key-file", &[], Value("FILE"), Set, HTTP, "one key per line"),
-    row("admin-api-key", &[], Value("KEY"), Set, HTTP, "key that /flush_cache and /abort_request need; without it any key does"),
+    row("admin-api-key", &[], Value("KEY"), Set, HTTP, "key for what changes the server's state: cache, aborts of others, log level, drain (also M3_ADMIN_API_KEY)"),
+    row("admin-api-key-file", &[], Value("FILE"), Set, HTTP, "the same from a file"),
+    row("admin-port", &[], Value("N"), Set, HTTP, "a second port for what changes the server's state and for /metrics, which then are not on --port"),
+    row("admin-host", &[], Value("ADDRESS"), Set, HTTP, "address of --admin-port (127.0.0.1)"),
+    row("rate-limit", &[], Value("RATE"), Set, HTTP, "most requests of all clients together, such as 100/s or 600/min; more are answered with 429"),
+    row("key-rate-limit", &[], Value("RATE"), Set, HTTP, "most requests of one key, or of one address where there are no keys"),
+    row("max-concurrent-requests", &[], Value("N"), Set, HTTP, "most requests being answered at once; more are answered with 429 (0: only the queue is bounded)"),
+    row("key-max-concurrent-requests", &[], Value("N"), Set, HTTP, "the same of one key, or of one address where there are no keys (0: no limit)"),
+    row("max-connections", &[], Value("N"), Set, HTTP, "most open connections; more wait to be accepted (8192)"),
+    row("max-header-bytes", &["h11-max-incomplete-event-size"], Value("N"), Set, HTTP, "largest head of a request (65536)"),
+    row("client-timeout", &[], Value("SECS"), Set, HTTP, "seconds after which a client that sends nothing it owes, or takes nothing of its answer, is let go (60; 0 turns it off)"),
+    row("request-timeout", &[], Value("SECS"), Set, HTTP, "seconds from a request's arrival to the end of its answer; then it is aborted with 504 (0: no limit)"),
     row("heartbeat-secs", &["sse-keep-alive-interval"], Value("SECS"), Set, HTTP, "seconds of silence after which a stream gets a comment (10; 0 turns it off)"),
     row("shutdown-timeout", &["drain-secs"], Value("SECS"), Set, HTTP, "seconds that running requests get after SIGTERM (300)"),
     row("max-body-mb", &[], Value("MB"), Set, HTTP, "largest request body (64)"),
@@ -232,7 +255,11 @@ pub const FLAGS: &[Flag] = &[
     row("max-stored-responses", &[], Value("N"), Set, HTTP, "responses of /v1/responses kept in memory for previous_response_id (1024; 0 keeps none)"),
     row("stored-response-bytes", &[], Value("BYTES"), Set, HTTP, "most memory for them; accepts 1G, 256M (256M)"),
     row("keep-billing-header", &[], Switch, Set, HTTP, "leave the line x-anthropic-billing-header in system texts of /v1/messages, which makes every prompt new to the cache"),
-    row("watchdog-timeout", &[], Value("SECS"), Set, HTTP, "seconds without a finished step, with requests running, before /ready turns red (300)"),
+    row("watchdog-timeout", &[], Value("SECS"), Set, HTTP, "seconds without a finished step, with requests running, before /ready turns red (300; 0 turns it off)"),
+    row("live-timeout", &[], Value("SECS"), Set, HTTP, "seconds of such a stall before /live turns red too (four times --watchdog-timeout; 0 turns it off)"),
+    row("idle-probe-secs", &[], Value("SECS"), Set, HTTP, "seconds of idleness after which one token is made, to see that the engine still can (30; 0 turns it off)"),
+    row("watch-disk", &[], Many("DIR"), Set, HTTP, "folders whose disks must have --min-free-disk free for /ready to be green (the folder for temporary files)"),
+    row("min-free-disk", &[], Value("BYTES"), Set, HTTP, "see --watch-disk; accepts 64M, 1G (64M; 0 turns it off)"),
     row("stream-interval", &[], Value("N"), Set, HTTP, "tokens that a streamed packet waits for, as long as --stream-hold-ms allows (1)"),
     row("stream-gather-ms", &[], Value("MS"), Set, HTTP, "milliseconds for which streamed text is gathered into one packet (25; 0 with --stream-interval 1 sends every token as it comes)"),
     row("stream-hold-ms", &[], Value("MS"), Set, HTTP, "most milliseconds that a few characters wait for company in a stream (200)"),
@@ -243,8 +270,13 @@ pub const FLAGS: &[Flag] = &[
     row("log-requests", &["enable-log-requests"], Switch, NotYet, HTTP, "prompts are never logged; --log-level debug names every request"),
     row("uvicorn-log-level", &["log-level-http"], Value("LEVEL"), Harmless, HTTP, "there is one log level"),
     row("disable-uvicorn-access-log", &["disable-fastapi-docs"], Switch, Harmless, HTTP, "there is neither"),
-    row("allowed-origins", &["allow-credentials", "allowed-methods", "allowed-headers"], Value("JSON"), NotYet, HTTP, "cross-origin answers are not built; put a proxy in front"),
-    row("ssl-certfile", &["ssl-keyfile"], Value("FILE"), NotYet, HTTP, "TLS is not built; put a proxy in front"),
+    row("allowed-origins", &["cors-allowed-origins"], Value("LIST"), Set, HTTP, "origins whose pages may ask: a JSON list or words with commas; * alone is every page (default: none)"),
+    row("allowed-methods", &[], Value("LIST"), Set, HTTP, "methods such pages may use (default: what they ask for)"),
+    row("allowed-headers", &[], Value("LIST"), Set, HTTP, "headers such pages may send (default: what they ask for)"),
+    row("allow-credentials", &[], Switch, Set, HTTP, "such pages may send cookies and stored keys; needs named origins"),
+    row("ssl-certfile", &["tls-cert"], Value("FILE"), Set, HTTP, "certificate chain in PEM form; with --ssl-keyfile every port speaks TLS"),
+    row("ssl-keyfile", &["tls-key"], Value("FILE"), Set, HTTP, "its private key in PEM form"),
+    row("ssl-keyfile-password", &["ssl-ca-certs", "ssl-cert-reqs"], Value("VALUE"), NotYet, HTTP, "keys must not be encrypted, and clients prove themselves with API keys"),
     row("api-server-count", &["tokenizer-worker-num"], Value("N"), Harmless, HTTP, "text is handled by a thread pool"),
     row("config", &[], Value("FILE"), NotYet, HTTP, "give flags"),
     // Terminal chat.
@@ -291,5 +323,7 @@ pub const FLAGS: &[Flag] = &[
     row("max-frames", &[], Value("N"), Set, &[Media], "most frames of a video"),
     // Everything.
     row("log-level", &[], Value("LEVEL"), Set, EVERY, "error, warn, info, debug or trace (M3_LOG takes filters)"),
+    row("log-format", &[], Value("text|json"), Set, EVERY, "lines for people (text) or one JSON object a line (json)"),
+    row("otlp-traces-endpoint", &["otlp-endpoint"], Value("URL"), Set, HTTP, "send a span of every request to this OTLP collector over HTTP, such as http://127.0.0.1:4318 (default: none is sent)"),
     row("help", &["-h"], Switch, Set, EVERY, "this text"),
 ];

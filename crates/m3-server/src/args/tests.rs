@@ -225,6 +225,9 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         include_str!("options/device.rs"),
         include_str!("options/http.rs"),
         include_str!("options/media.rs"),
+        include_str!("options/access.rs"),
+        include_str!("options/guard.rs"),
+        include_str!("../logging.rs"),
         include_str!("../main.rs"),
         include_str!("../tools/mod.rs"),
         include_str!("../tools/convert.rs"),
@@ -233,6 +236,7 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
         include_str!("../doctor/mod.rs"),
         include_str!("../recipe/mod.rs"),
         include_str!("../bench/options.rs"),
+        include_str!("../fetch.rs"),
     ];
     for flag in FLAGS.iter().filter(|flag| flag.effect == Effect::Set) {
         let quoted = format!("\"{}\"", flag.name);
@@ -244,7 +248,7 @@ fn names_in_the_table_are_unique_and_every_set_row_is_read() {
 fn switches_can_be_turned_off_and_values_may_be_negative() {
     assert!(options("serve --disable-radix-cache=false").unwrap().engine.prefix_cache);
     assert!(sentence("serve --port -1").contains("\"-1\""));
-    assert_eq!(options("serve --api-key a --api-key b").unwrap().http.api_keys, ["a", "b"]);
+    assert_eq!(options("serve --api-key a --api-key b").unwrap().http.access.api_keys.len(), 2);
 }
 
 #[test]
@@ -273,4 +277,51 @@ fn a_long_value_is_shortened_in_the_sentence() {
         let sentence = sentence(&line);
         assert!(sentence.chars().count() < 700 && sentence.contains('…'), "{sentence}");
     }
+}
+
+#[test]
+fn i10_i13_tiers_and_split_serving_are_refused_not_pretended() {
+    for line in [
+        "serve m --enable-hierarchical-cache",
+        "serve m --enable-hisparse",
+        "serve m --cpu-offload-gb 10",
+        "serve m --disaggregation-mode prefill",
+        "serve m --disaggregation-mode decode",
+        "serve m --kv-transfer-config {}",
+    ] {
+        assert!(sentence(line).contains("has no effect yet"), "{line}");
+    }
+    options("serve m --cpu-offload-gb 0 --disaggregation-mode null").unwrap();
+}
+
+#[test]
+fn limits_are_read_as_people_write_them() {
+    let guard = |line| options(line).unwrap().http.guard;
+    let rate = |requests, seconds| Some(Rate { requests, period: std::time::Duration::from_secs(seconds) });
+    assert_eq!(guard("serve --rate-limit 10/s").rate, rate(10, 1));
+    assert_eq!(guard("serve --key-rate-limit 2k/h").key_rate, rate(2000, 3600));
+    assert_eq!(guard("serve --rate-limit 90").rate, rate(90, 60));
+    for wrong in ["0/s", "x", "1/day", "-1", "/s"] {
+        assert!(sentence(&format!("serve --rate-limit {wrong}")).contains("such as 10/s"), "{wrong}");
+    }
+    assert_eq!(guard("serve").rate, None);
+}
+
+#[test]
+fn what_belongs_together_is_asked_for_together() {
+    for (line, missing) in [
+        ("serve --ssl-certfile a", "--ssl-keyfile as well"),
+        ("serve --ssl-keyfile a", "--ssl-certfile as well"),
+        ("serve --admin-host 0.0.0.0", "--admin-port as well"),
+        ("serve --allowed-methods GET", "--allowed-origins as well"),
+        ("serve --allowed-origins * --allow-credentials", "name the origins"),
+        ("serve --allowed-origins chat.example", "https://chat.example"),
+        ("serve --revision ../x", "a branch, a tag or a commit"),
+        ("serve --hub other", "huggingface or modelscope"),
+        ("serve --watch-disk /no/such/folder", "a folder that is there"),
+    ] {
+        assert!(sentence(line).contains(missing), "{line}: {}", sentence(line));
+    }
+    let admin = options("serve --admin-port 9000 --admin-host 0.0.0.0").unwrap().http.access.admin;
+    assert_eq!(admin.unwrap().to_string(), "0.0.0.0:9000");
 }

@@ -80,7 +80,7 @@ fn shared_memory(machine: &Machine, plan: &Options) -> Check {
 
 fn disks(plan: &Options) -> Vec<Check> {
     let mut places = vec![("temporary files", std::env::temp_dir())];
-    if let Ok(dir) = boot::model_dir(&plan.model) {
+    if let Ok(dir) = place::model_dir(&plan.model) {
         places.push(("model's disk", dir));
     }
     let check = |(name, path): (&str, std::path::PathBuf)| {

@@ -9,7 +9,7 @@ use crate::args::Options;
 use crate::{backends, boot, error, weights::Weights};
 
 pub(super) fn checks(plan: &Options) -> Vec<Check> {
-    let weights = boot::model_dir(&plan.model).and_then(|dir| Weights::open(&dir, plan.model.dummy_weights));
+    let weights = place::model_dir(&plan.model).and_then(|dir| Weights::open(&dir, plan.model.dummy_weights));
     let config = weights.as_ref().map(|weights| weights.config_json().to_vec()).unwrap_or_default();
     let mut checks = vec![model(&weights)];
     let request = ProbeRequest { config, tp: plan.backend.tp, ep: plan.backend.ep };

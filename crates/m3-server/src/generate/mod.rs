@@ -12,12 +12,15 @@ mod repetition;
 mod sampling;
 mod stop_regex;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use axum::http::StatusCode;
 use m3_core::request::{Medium, Refusal, Request, RequestId};
 use m3_core::text::parse::{Markers, ParserOptions};
+use tokio::time::Sleep;
 
 use crate::app::{App, InFlight, Serving};
 use crate::error::ApiError;
@@ -100,6 +103,13 @@ pub struct Session {
     _in_flight: InFlight,
     ids: Vec<RequestId>,
     registered: Option<Registered>,
+    deadline: Option<Deadline>,
+}
+
+/// When an answer must have ended, and whether that has been.
+enum Deadline {
+    At(Pin<Box<Sleep>>),
+    Over,
 }
 
 impl Session {
@@ -111,6 +121,7 @@ impl Session {
             return Err(ApiError::unsupported("best_of", sentence));
         }
         let in_flight = app.enter()?;
+        app.metrics.asked(job.generation.n, job.generation.max_tokens);
         let mut requests = Vec::with_capacity(job.prompts.len() * job.answers as usize);
         for index in 0..job.prompts.len() {
             let max_tokens = resolve_max_tokens(job, job.prompts[index].len(), serving.model.max_context)?;
@@ -130,7 +141,8 @@ impl Session {
         let stops = job.parser.as_ref().is_some_and(|parser| !parser.stop.is_empty());
         let stops = stops || job.answer.stop_expressions.is_some();
         let ends_itself = stops || job.answer.repetition.is_some() || !job.answer.parallel_tool_calls;
-        Ok(Session { feed, choices, ends_itself, _in_flight: in_flight, ids, registered: None })
+        let deadline = deadline(app, job);
+        Ok(Session { feed, choices, ends_itself, _in_flight: in_flight, ids, registered: None, deadline })
     }
 
     /// Lets callers abort the answers by name: one name for all of them, or one for each prompt.
@@ -161,6 +173,15 @@ impl Session {
         patience: Patience,
         wake_at: Option<Instant>,
     ) -> Poll<Option<(usize, ChoiceEvent, Instant)>> {
+        if let Some(deadline) = &mut self.deadline {
+            match deadline {
+                Deadline::Over => return Poll::Ready(None),
+                Deadline::At(sleep) if sleep.as_mut().poll(context).is_ready() => {
+                    return Poll::Ready(Some(self.too_late()));
+                }
+                Deadline::At(_) => {}
+            }
+        }
         let patience = if self.ends_itself { Patience::AtOnce } else { patience };
         loop {
             let sent = std::task::ready!(self.feed.poll_next(context, patience, wake_at));
@@ -178,6 +199,15 @@ impl Session {
         }
     }
 
+    /// Ends everything that is still being made.
+    fn too_late(&mut self) -> (usize, ChoiceEvent, Instant) {
+        self.deadline = Some(Deadline::Over);
+        (0..self.choices.len()).for_each(|index| self.feed.abort(index));
+        let sentence = "the answer was not complete within the time that --request-timeout allows";
+        let late = ApiError::new(StatusCode::GATEWAY_TIMEOUT, sentence).with_code("deadline_exceeded");
+        (0, ChoiceEvent::Failed(late), Instant::now())
+    }
+
     /// Whether the next token of an answer may change more than the text that is being told.
     pub fn is_eager(&self, index: usize) -> bool {
         self.choices[index].is_eager()
@@ -189,6 +219,13 @@ fn lowest_marker(markers: &Markers) -> u32 {
     let Markers { namespace, think_open, think_close, tool_open, tool_close, .. } = markers;
     let all = [namespace, think_open, think_close, tool_open, tool_close];
     all.into_iter().filter_map(|marker| marker.token).min().unwrap_or(u32::MAX)
+}
+
+/// When an answer must have ended.
+fn deadline(app: &App, job: &Job) -> Option<Deadline> {
+    let limit = app.http.guard.deadline;
+    let at = || Deadline::At(Box::pin(tokio::time::sleep_until((job.received + limit).into())));
+    (!limit.is_zero()).then(at)
 }
 
 /// 400 when a prompt leaves no room for its answer, as [`Session::start`] would say it.

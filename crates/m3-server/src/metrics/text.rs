@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 
 use m3_core::metrics::EngineStats;
 
-use super::ServerMetrics;
+use super::{ServerMetrics, engine};
 use crate::app::{App, State};
 
 /// Everything, also before the model is there.
 pub fn render(app: &App) -> String {
-    let labels = format!("model_name=\"{}\"", escape(&app.model_name));
-    let mut page = Page { out: String::new(), labels };
+    let mut page = Page { out: String::new(), model: escape(&app.model_name) };
     let state = app.state();
     let phase = app.phase.get();
     page.gauge("m3_ready", "1 when requests are served", f64::from(u8::from(state == State::Ready)));
@@ -22,7 +21,7 @@ pub fn render(app: &App) -> String {
         pages(&mut page, &stats);
         media(&mut page, &stats);
         counters(&mut page, &stats);
-        page.gauge("m3_context_tokens", "longest context", serving.model.max_context as f64);
+        engine::write(&mut page, serving, &stats);
         page.gauge(
             "m3_engine_dead",
             "1 when the engine has stopped",
@@ -31,40 +30,61 @@ pub fn render(app: &App) -> String {
     }
     histograms(&mut page, &app.metrics);
     errors(&mut page, &app.metrics);
+    http(&mut page, &app.metrics);
     page.out
 }
 
-struct Page {
+pub(super) struct Page {
     out: String,
-    labels: String,
+    model: String,
 }
 
 impl Page {
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    pub(super) fn head(&mut self, name: &str, help: &str, kind: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, more: &str, value: f64) {
-        let _ = writeln!(self.out, "{name}{{{}{more}}} {value}", self.labels);
+    /// `more` is empty or further labels with a comma before each.
+    pub(super) fn sample(&mut self, name: &str, more: &str, value: f64) {
+        let labels = self.labels(name);
+        let _ = writeln!(self.out, "{name}{{{labels}{more}}} {value}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+    /// The labels that dashboards of the name's origin select by.
+    fn labels(&self, name: &str) -> String {
+        let more = match name.split_once(':') {
+            Some(("sglang", _)) => ",engine_type=\"unified\"",
+            Some(("vllm", _)) => ",engine=\"0\"",
+            _ => "",
+        };
+        format!("model_name=\"{}\"{more}", self.model)
+    }
+
+    /// One measure with a label of its own.
+    pub(super) fn labelled(&mut self, name: &str, help: &str, kind: &str, samples: &[(&str, &str, f64)]) {
+        self.head(name, help, kind);
+        for (label, value, number) in samples {
+            self.sample(name, &format!(",{label}=\"{}\"", escape(value)), *number);
+        }
+    }
+
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.head(name, help, "gauge");
         self.sample(name, "", value);
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "counter");
         self.sample(name, "", value as f64);
     }
 
     /// One measure under several names.
-    fn gauges(&mut self, names: &[&str], help: &str, value: f64) {
+    pub(super) fn gauges(&mut self, names: &[&str], help: &str, value: f64) {
         names.iter().for_each(|name| self.gauge(name, help, value));
     }
 
-    fn counters(&mut self, names: &[&str], help: &str, value: u64) {
+    pub(super) fn counters(&mut self, names: &[&str], help: &str, value: u64) {
         names.iter().for_each(|name| self.counter(name, help, value));
     }
 }
@@ -99,7 +119,13 @@ fn pages(page: &mut Page, stats: &EngineStats) {
     page.gauge("m3_pages_total", "cache pages in all", pages.total as f64);
     // As in the originals: what running requests hold; evictable pages are not in use.
     let share = pages.leased as f64 / pages.total.max(1) as f64;
-    let names = ["m3_page_usage", "sglang:token_usage", "vllm:kv_cache_usage_perc"];
+    let names = [
+        "m3_page_usage",
+        "sglang:token_usage",
+        "sglang:full_token_usage",
+        "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc",
+    ];
     page.gauges(&names, "share of pages that requests hold, 0 to 1", share);
 }
 
@@ -123,10 +149,17 @@ fn counters(page: &mut Page, stats: &EngineStats) {
     let names =
         ["m3_generation_tokens_total", "sglang:generation_tokens_total", "vllm:generation_tokens_total"];
     page.counters(&names, "sampled tokens", counters.generated_tokens);
-    let names = ["m3_cached_tokens_total", "sglang:cached_tokens_total", "vllm:prefix_cache_hits_total"];
+    let names = [
+        "m3_cached_tokens_total",
+        "sglang:cached_tokens_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:prompt_tokens_cached_total",
+        "vllm:gpu_prefix_cache_hits_total",
+    ];
     page.counters(&names, "prompt tokens found in the prefix cache", counters.cached_tokens);
     let help = "prompt tokens looked up in the prefix cache";
-    page.counter("vllm:prefix_cache_queries_total", help, counters.prompt_tokens);
+    let names = ["vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"];
+    page.counters(&names, help, counters.prompt_tokens);
     let rate = counters.cached_tokens as f64 / counters.prompt_tokens.max(1) as f64;
     page.gauges(
         &["m3_cache_hit_rate", "sglang:cache_hit_rate"],
@@ -163,66 +196,56 @@ fn finished(stats: &EngineStats) -> [(&'static str, u64); 4] {
 }
 
 fn histograms(page: &mut Page, metrics: &ServerMetrics) {
-    let (labels, out) = (page.labels.clone(), &mut page.out);
     let mut write = |histogram: &super::Histogram, names: &[&str], help: &str| {
-        names.iter().for_each(|name| histogram.write(out, name, help, &labels));
+        for name in names {
+            let labels = page.labels(name);
+            histogram.write(&mut page.out, name, help, &labels);
+        }
     };
-    let ttft = [
-        "m3_time_to_first_token_seconds",
-        "sglang:time_to_first_token_seconds",
-        "vllm:time_to_first_token_seconds",
-    ];
-    write(&metrics.time_to_first_token, &ttft, "request received to first token");
-    let gap = [
-        "m3_inter_token_latency_seconds",
-        "sglang:inter_token_latency_seconds",
-        "vllm:inter_token_latency_seconds",
-    ];
-    write(&metrics.inter_token, &gap, "between two tokens of an answer");
-    let tpot = ["m3_time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds"];
-    write(&metrics.time_per_output_token, &tpot, "mean of an answer, after its first token");
-    let e2e = [
-        "m3_e2e_request_latency_seconds",
-        "sglang:e2e_request_latency_seconds",
-        "vllm:e2e_request_latency_seconds",
-    ];
-    write(&metrics.end_to_end, &e2e, "request received to the answer's end");
-    let queue = ["m3_queue_time_seconds", "sglang:queue_time_seconds", "vllm:request_queue_time_seconds"];
-    write(&metrics.queue_time, &queue, "arrival to first planned step");
-    write(
-        &metrics.prefill_time,
-        &["m3_prefill_time_seconds", "vllm:request_prefill_time_seconds"],
-        "first step to first token",
-    );
-    write(
-        &metrics.decode_time,
-        &["m3_decode_time_seconds", "vllm:request_decode_time_seconds"],
-        "first token to the end",
-    );
-    write(
-        &metrics.prompt_tokens,
-        &["m3_request_prompt_tokens", "vllm:request_prompt_tokens"],
-        "prompt lengths",
-    );
-    let generation = ["m3_request_generation_tokens", "vllm:request_generation_tokens"];
-    write(&metrics.generation_tokens, &generation, "answer lengths");
+    for (histogram, names, help) in super::names::HISTOGRAMS {
+        write(histogram(metrics), names, help);
+    }
 }
 
 fn errors(page: &mut Page, metrics: &ServerMetrics) {
-    page.head("m3_http_errors_total", "responses with an error status", "counter");
-    for (class, count) in ["4xx", "5xx", "429"].into_iter().zip(&metrics.errors) {
-        page.sample(
-            "m3_http_errors_total",
-            &format!(",status=\"{class}\""),
-            count.load(Ordering::Relaxed) as f64,
-        );
-    }
-    page.head("m3_parser_faults_total", "repairs and drops of the output parser", "counter");
-    for (kind, count) in metrics.fault_totals() {
-        page.sample("m3_parser_faults_total", &format!(",kind=\"{kind}\""), count as f64);
-    }
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    let classes = ["4xx", "5xx", "429"].into_iter().zip(&metrics.errors);
+    let samples: Vec<_> = classes.map(|(class, counter)| ("status", class, count(counter))).collect();
+    page.labelled("m3_http_errors_total", "responses with an error status", "counter", &samples);
+    let results = ["ok", "failed"].into_iter().zip(&metrics.idle_probes);
+    let samples: Vec<_> = results.map(|(result, counter)| ("result", result, count(counter))).collect();
+    page.labelled("m3_idle_probes_total", "tokens that an idle engine was asked for", "counter", &samples);
+    let faults = metrics.fault_totals();
+    let samples: Vec<_> = faults.iter().map(|(kind, count)| ("kind", *kind, *count as f64)).collect();
+    page.labelled("m3_parser_faults_total", "repairs and drops of the output parser", "counter", &samples);
 }
 
-fn escape(label: &str) -> String {
+/// What was asked over HTTP, in SGLang's names and ours.
+fn http(page: &mut Page, metrics: &ServerMetrics) {
+    let counts = metrics.http.snapshot();
+    let active = ["m3_http_requests_active", "sglang:http_requests_active"];
+    page.gauges(&active, "requests whose answer is not yet out", metrics.http.active() as f64);
+    for name in ["m3_http_requests_total", "sglang:http_requests_total"] {
+        page.head(name, "requests by route", "counter");
+        for ((route, method), count) in &counts.requests {
+            page.sample(name, &format!(",endpoint=\"{route}\",method=\"{method}\""), *count as f64);
+        }
+    }
+    for name in ["m3_http_responses_total", "sglang:http_responses_total"] {
+        page.head(name, "answers by route and status", "counter");
+        for ((route, method, status), count) in &counts.responses {
+            let labels = format!(",endpoint=\"{route}\",status_code=\"{status}\",method=\"{method}\"");
+            page.sample(name, &labels, *count as f64);
+        }
+    }
+    let refusals: Vec<_> =
+        counts.refusals.iter().map(|(code, count)| ("code", *code, *count as f64)).collect();
+    page.labelled("m3_refusals_total", "requests refused, by the error's code", "counter", &refusals);
+    let full = ["queue_full", "rate_limit_exceeded", "concurrency_limit_exceeded"];
+    let rejected = full.iter().filter_map(|code| counts.refusals.get(code)).sum();
+    page.counter("vllm:admission_rejections_total", "requests refused because of load", rejected);
+}
+
+pub(super) fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -203,4 +203,6 @@ pub(super) const BODIES: &[Body] = &[
         ("reasoning_parser", "string", "minimax-m3")]], takes_accepted: false },
     Body { name: "AbortRequest", required: &[], groups: &[&[
         ("rid", "string", "the id of a request"), ("abort_all", "boolean", "")]], takes_accepted: false },
+    Body { name: "LoggingRequest", required: &[], groups: &[&[
+        ("level", "string", "error, warn, info, debug, trace, or filters"), ("log_level", "string", "the same")]], takes_accepted: false },
 ];

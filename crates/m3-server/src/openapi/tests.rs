@@ -87,6 +87,9 @@ fn read_fields(body: &str) -> BTreeSet<String> {
             taken(&[], || drop(bodies::ParseReasoningRequest::read(json!({"text": "x"})).unwrap()))
         }
         "AbortRequest" => taken(&[], || drop(bodies::AbortRequest::read(json!({"rid": "x"})).unwrap())),
+        "LoggingRequest" => {
+            taken(&[], || drop(bodies::LoggingRequest::read(json!({"level": "info"})).unwrap()))
+        }
         // A chat, completion or response, as it says itself.
         "AnyRequest" => BTreeSet::new(),
         other => panic!("nothing here reads {other}"),

@@ -1,52 +1,102 @@
-//! Who may ask, each API's shape for refusals, and counting of what was refused.
+//! The way in and out of every request: its id, who may ask, how much, each API's shape for refusals, and counting of
+//! what was refused. What a key or an address may do is in `admission.rs`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
 
+use super::admission::{Class, Door, admit, client};
 use crate::anthropic::error::ErrorBody;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::lower_first;
+use crate::limits::Permit;
+use crate::listen::Peer;
+use crate::logging;
+use crate::metrics::{Asked, HttpCounts};
+use crate::openai::generation::is_request_id;
+use crate::slow;
 
 /// Header that names a request in logs on both sides.
 pub(super) const REQUEST_ID: &str = "x-request-id";
-/// Anthropic's clients send the key here and look for the request's id there.
-const X_API_KEY: &str = "x-api-key";
+/// Anthropic's clients look for the request's id there.
 const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// Probes must work without a key: routers and kubelets have none. The document and the page tell nothing of this
-/// server; the page asks for the key and sends it itself.
-const OPEN: [&str; 7] = ["/", "/health", "/live", "/ready", "/ping", "/openapi.json", "/docs"];
-const OPEN_BELOW: &str = "/ui/";
-/// Routes that touch the requests of others.
-const ADMIN: [&str; 3] = ["/flush_cache", "/reset_prefix_cache", "/abort_request"];
-
-/// Whose request it is: the position of its key, 0 without keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller(pub usize);
-
-/// Checks the key, then serves, then counts errors and gives them the shape of their API.
-pub(super) async fn check(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    let method = request.method().clone();
-    let mut response = match caller(&app, &path, request.headers()) {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            shaped(next.run(request).await).await
-        }
-        Err(error) => error.into_response(),
-    };
+/// Names the request, checks who asks, then serves, then counts errors and gives them the shape of their API.
+pub(super) async fn check(
+    State((app, door)): State<(Arc<App>, Door)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let id = name(&mut request);
+    let span = logging::request_span(&id, method.as_str(), &path, request.headers());
+    let class = Class::of(&method, &path);
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let asked = Asked::of(&method, matched.as_ref().map(MatchedPath::as_str));
+    let active = HttpCounts::begin(&app, asked);
+    let work = serve(&app, (door, class), request, next).instrument(span.clone());
+    let (mut response, permit) = work.await;
     if method == Method::OPTIONS && response.status() == StatusCode::METHOD_NOT_ALLOWED {
         response = options(&response);
     }
+    let refused = response.extensions().get::<ApiError>().and_then(|error| error.code);
+    app.metrics.http.answered(asked, response.status().as_u16(), refused);
     app.metrics.error_status(response.status().as_u16());
-    tracing::debug!("{method} {path}: {}", response.status());
-    if path == "/v1/messages" || path.starts_with("/v1/messages/") { anthropic(response) } else { response }
+    logging::answered(&span, response.status().as_u16());
+    if !response.headers().contains_key(REQUEST_ID) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+        response = anthropic(response);
+    }
+    response.map(|body| slow::holding(body, (permit, active), span))
+}
+
+/// The answer, and what counts as long as it is being sent.
+async fn serve(
+    app: &Arc<App>,
+    (door, class): (Door, Class),
+    mut request: Request,
+    next: Next,
+) -> (Response, Option<Permit>) {
+    if !class.is_behind(door) {
+        let sentence = format!("{} is served on this server's other port", request.uri().path());
+        let error = ApiError::new(StatusCode::NOT_FOUND, sentence).with_code("not_found");
+        return (error.into_response(), None);
+    }
+    let peer = request.extensions().get::<Peer>().copied();
+    let entered = admit(app, door, class, request.headers(), peer).and_then(|caller| {
+        let limited = class == Class::Work;
+        let permit = limited.then(|| app.limits.enter(client(app, caller, peer), Instant::now()));
+        Ok((caller, permit.transpose()?))
+    });
+    let (caller, permit) = match entered {
+        Ok(entered) => entered,
+        Err(error) => return (error.into_response(), None),
+    };
+    request.extensions_mut().insert(caller);
+    let patience = app.http.guard.patience;
+    let response = next.run(request.map(|body| slow::paced(body, patience))).await;
+    (shaped(response).await, permit)
+}
+
+/// The name a request goes by in logs: its sender's, where that is a name, else a new one, which it then carries.
+fn name(request: &mut Request) -> HeaderValue {
+    let given = request.headers().get(REQUEST_ID);
+    if let Some(given) = given.filter(|value| value.to_str().is_ok_and(is_request_id)) {
+        return given.clone();
+    }
+    let new = uuid::Uuid::new_v4().simple().to_string();
+    let new = HeaderValue::from_str(&new).unwrap_or(HeaderValue::from_static("unnamed"));
+    request.headers_mut().insert(REQUEST_ID, new.clone());
+    new
 }
 
 /// Refusals that a library wrote as plain text (a path that is no UTF-8, say) in our shape.
@@ -90,45 +140,4 @@ fn anthropic(mut response: Response) -> Response {
         response.headers_mut().insert(ANTHROPIC_REQUEST_ID, id);
     }
     response
-}
-
-fn caller(app: &App, path: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let refused =
-        |sentence: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, sentence).with_code("invalid_api_key"));
-    if OPEN.contains(&path) || path.starts_with(OPEN_BELOW) {
-        return Ok(Caller(0));
-    }
-    let given = given_key(headers);
-    if let Some(admin) = app.http.admin_key.as_deref().filter(|_| ADMIN.contains(&path)) {
-        return match given {
-            Some(given) if same(admin.as_bytes(), given.as_bytes()) => Ok(Caller(0)),
-            _ => refused("the admin key is needed: send it as \"Authorization: Bearer KEY\""),
-        };
-    }
-    if app.http.api_keys.is_empty() {
-        return Ok(Caller(0));
-    }
-    // Every key is compared in full, so that the time taken tells nothing about where a guess is wrong.
-    let given = given.unwrap_or("");
-    let keys = app.http.api_keys.iter().enumerate();
-    let found = keys
-        .fold(None, |found, (at, key)| if same(key.as_bytes(), given.as_bytes()) { Some(at) } else { found });
-    match found {
-        Some(at) => Ok(Caller(at)),
-        None => refused(
-            "a valid API key is needed: send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-        ),
-    }
-}
-
-fn given_key(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let scheme = |value: &&str| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
-    let bearer = bearer.filter(scheme).map(|value| value[7..].trim());
-    bearer.or_else(|| headers.get(X_API_KEY).and_then(|value| value.to_str().ok()).map(str::trim))
-}
-
-fn same(key: &[u8], given: &[u8]) -> bool {
-    let differences = key.iter().enumerate().map(|(at, byte)| byte ^ given.get(at).copied().unwrap_or(!byte));
-    differences.fold(0, |sum, difference| sum | difference) == 0 && key.len() == given.len()
 }

@@ -1,7 +1,8 @@
-//! Routes that touch the engine or other callers' requests: the cache, aborts, and SageMaker's two paths.
+//! Routes that touch the engine, the server or other callers' requests: the cache, aborts, the log, draining, and
+//! SageMaker's one path.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -14,9 +15,11 @@ use super::{Caller, chat, completions, responses};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, parse};
-use crate::generate::{ChoiceEvent, Session};
+use crate::generate::Job;
+use crate::logging;
 use crate::openai::fields::Fields;
 use crate::strict::Strict;
+use crate::watch;
 
 /// Forgets all cached prefixes; 400 while running requests hold some.
 pub(super) async fn flush_cache(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
@@ -84,25 +87,56 @@ pub(super) async fn invocations(
     }
 }
 
+/// `{"level"}`: a level, or filters as `M3_LOG` takes them.
+pub(super) async fn configure_logging(
+    JsonBody(Strict(body)): JsonBody<Strict>,
+) -> Result<Json<Value>, ApiError> {
+    let LoggingRequest { level } = LoggingRequest::read(body)?;
+    logging::set_filter(&level).map_err(|sentence| ApiError::invalid("level", sentence))?;
+    tracing::warn!("the log's level is now {level}");
+    Ok(Json(json!({ "level": level })))
+}
+
+/// The body of `POST /configure_logging`.
+pub(crate) struct LoggingRequest {
+    level: String,
+}
+
+impl LoggingRequest {
+    pub(crate) fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::new(body)?;
+        let (level, long) = (fields.take::<String>("level")?, fields.take::<String>("log_level")?);
+        fields.finish("/configure_logging")?;
+        let sentence = "level is missing; send error, warn, info, debug, trace or filters";
+        let level = level.or(long).ok_or_else(|| ApiError::invalid("level", sentence))?;
+        Ok(LoggingRequest { level })
+    }
+}
+
+/// New requests are refused and `/ready` is red; the process stays.
+pub(super) async fn drain(State(app): State<Arc<App>>) -> Json<Value> {
+    app.pause(true);
+    Json(json!({"draining": true, "running": app.num_active()}))
+}
+
+/// Undoes a drain that was asked for here; not one that a signal began.
+pub(super) async fn resume(State(app): State<Arc<App>>) -> Json<Value> {
+    app.pause(false);
+    Json(json!({"draining": app.is_draining(), "running": app.num_active()}))
+}
+
 /// `GET /health_generate`: 200 when a token has come through the whole engine.
 pub(super) async fn health_generate(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let body = json!({"prompt": [0], "max_tokens": 1, "temperature": 0, "ignore_eos": true});
-    let (_, job) = completions::prepare(&app, body, Instant::now(), &[])?;
-    let mut session = Session::start(&app, &job)?;
-    let wait = app.http.watchdog;
-    let answered = async {
-        while let Some((_, event)) = session.next().await {
-            if let ChoiceEvent::Failed(error) = event {
-                return Err(error);
-            }
-        }
-        Ok(())
-    };
-    if wait.is_zero() {
-        answered.await?;
-    } else {
-        let late = || ApiError::unavailable("stalled", format!("no token has come for {} s", wait.as_secs()));
-        tokio::time::timeout(wait, answered).await.map_err(|_| late())??;
-    }
+    app.serving()?;
+    let limit = app.http.health.watchdog;
+    let patience = if limit.is_zero() { Duration::MAX } else { limit };
+    let made = watch::make_a_token(&app, patience).await;
+    made.map_err(|sentence| ApiError::unavailable("stalled", sentence))?;
     Ok(Json(json!({ "status": "ready" })))
+}
+
+/// The smallest request there is.
+pub fn one_token(app: &App) -> Result<Job, ApiError> {
+    let body = json!({"prompt": [0], "max_tokens": 1, "temperature": 0, "ignore_eos": true});
+    completions::prepare(app, body, Instant::now(), &[]).map(|(_, job)| job)
 }

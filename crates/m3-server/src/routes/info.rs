@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::chat::text_side;
 use crate::app::{App, Serving, State as ServerState};
 use crate::error::ApiError;
+use crate::info::generation_rate;
 
 /// `GET /version`.
 pub(super) async fn version() -> Json<Value> {
@@ -37,7 +38,7 @@ pub(super) async fn server(State(app): State<Arc<App>>) -> Result<Json<Value>, A
         "reasoning_parser": "minimax-m3",
         "tool_call_parser": "minimax-m3",
         "sampling_defaults": sampling(serving),
-        "api_key_required": !app.http.api_keys.is_empty(),
+        "api_key_required": !app.http.access.api_keys.is_empty(),
         "internal_states": [state(serving, &stats)],
     });
     if let (Value::Object(info), Value::Object(fixed)) = (&mut info, serving.info.fields()) {
@@ -61,16 +62,6 @@ fn state(serving: &Serving, stats: &EngineStats) -> Value {
         "memory_usage": {"token_capacity": serving.info.num_pages * serving.info.page_tokens},
         "weight_version": "default",
     })
-}
-
-/// Tokens a second of the last step: every row of a decode step gives one.
-fn generation_rate(stats: &EngineStats) -> f64 {
-    let step = &stats.last_step;
-    if stats.running == 0 || step.wall_us == 0 {
-        0.0
-    } else {
-        step.num_seqs as f64 / (step.wall_us as f64 / 1e6)
-    }
 }
 
 /// `GET /model_info`.

@@ -2,8 +2,10 @@
 
 mod access;
 mod admin;
+mod admission;
 mod chat;
 mod completions;
+mod cors;
 mod docs;
 mod generate;
 mod info;
@@ -31,28 +33,35 @@ use crate::error::ApiError;
 use crate::openai::chat_request::ChatRequest;
 use crate::openai::generation::is_request_id;
 use crate::shape::Head;
-pub use access::Caller;
+pub use admin::one_token;
+pub use admission::{Caller, Door};
 pub use chat::{prepare as prepare_chat, render as render_chat, show as show_media};
 pub use table::{ROUTES, Row};
 
 /// What reads the bodies that have no module of their own, for the description's test.
 #[cfg(test)]
 pub(crate) mod bodies {
-    pub(crate) use super::admin::AbortRequest;
+    pub(crate) use super::admin::{AbortRequest, LoggingRequest};
     pub(crate) use super::parsing::{ParseCallRequest, ParseReasoningRequest};
     pub(crate) use super::text::{DetokenizeRequest, raw as tokenize_raw};
 }
 
-/// All routes of a server.
-pub fn router(app: Arc<App>) -> Router {
+/// All routes of a server, as one of its ports serves them.
+pub fn router(app: Arc<App>, door: Door) -> Router {
     let router = ROUTES.iter().fold(Router::new(), |router, row| router.route(row.path, row.handler()));
-    router
+    let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(DefaultBodyLimit::max(app.http.max_body_bytes))
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), access::check))
-        .with_state(app)
+        .layer(middleware::from_fn_with_state((Arc::clone(&app), door), access::check));
+    // Outermost, so that a browser's question before the request needs no key.
+    let cors = app.http.access.cors.as_ref().filter(|_| door != Door::Admin).map(cors::layer);
+    let router = match cors {
+        Some(layer) => router.layer(layer),
+        None => router,
+    };
+    router.with_state(app)
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {

@@ -12,8 +12,8 @@ use std::io::{BufRead, Write};
 use serde::Serialize;
 
 use crate::args::{ModelOptions, Parsed};
-use crate::boot::model_dir;
 use crate::model::load_tokenizer;
+use crate::place::model_dir;
 use m3_core::text::tokenizer::Tokenizer;
 
 pub use media::{Inspected, Request as InspectRequest, inspect};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::{ModelOptions, Parsed};
-use crate::boot::model_dir;
 use crate::model::{folder_template, load_template};
+use crate::place::model_dir;
 
 /// One line in.
 #[derive(Debug, Deserialize)]

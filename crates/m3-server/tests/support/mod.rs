@@ -29,10 +29,9 @@ pub struct Server {
     pub dir: TempDir,
 }
 
-/// A client. Its crate is built for the media fetcher with TLS and without a choice of cryptography, which programs make.
-pub fn http_client() -> reqwest::Client {
-    // The second call in a process finds it made.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+/// A client of its own, with its own connections.
+pub fn client() -> reqwest::Client {
+    m3_server::tls::provide();
     reqwest::Client::new()
 }
 
@@ -93,7 +92,7 @@ impl Server {
         let (address_in, address) = oneshot::channel();
         let task = tokio::spawn(serve_until(options, move |bound| address_in.send(bound).unwrap(), stops));
         let base = format!("http://{}", address.await.unwrap());
-        Server { base, client: http_client(), stop, task, dir }
+        Server { base, client: client(), stop, task, dir }
     }
 
     pub async fn wait_ready(&self) {

@@ -1,9 +1,11 @@
-//! The HTTP side: address, keys, streams and limits. Opens no file but the one with keys.
+//! The HTTP side: address, streams, stored responses, and who may ask how much (in files of their own).
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::access::AccessOptions;
+use super::guard::{GuardOptions, HealthOptions};
 use super::media::MediaOptions;
 use super::values::{bad, count, seconds};
 use crate::args::numbers::parse_bytes;
@@ -16,16 +18,15 @@ use crate::stream::{Pacing, StreamOptions};
 pub struct HttpOptions {
     pub host: IpAddr,
     pub port: u16,
-    pub api_keys: Vec<String>,
+    pub access: AccessOptions,
+    pub guard: GuardOptions,
+    pub health: HealthOptions,
     pub stream: StreamOptions,
     pub drain: Duration,
-    pub watchdog: Duration,
     pub max_body_bytes: usize,
     pub stream_buffer: usize,
     pub always_usage: bool,
     pub reasoning_names: ReasoningNames,
-    /// Needed, when it is set, for what touches other callers' requests.
-    pub admin_key: Option<String>,
     /// Most responses kept for `previous_response_id`; 0 = none.
     pub max_responses: usize,
     pub max_response_bytes: usize,
@@ -40,17 +41,17 @@ pub struct HttpOptions {
 impl HttpOptions {
     pub(super) fn read(parsed: &Parsed) -> Result<Self, ArgError> {
         Ok(HttpOptions {
-            host: host(parsed)?,
+            host: host(parsed, "host")?,
             port: count(parsed, "port", 0, 65_535)?.unwrap_or(30_000) as u16,
-            api_keys: api_keys(parsed)?,
+            access: AccessOptions::read(parsed)?,
+            guard: GuardOptions::read(parsed)?,
+            health: HealthOptions::read(parsed)?,
             stream: stream(parsed)?,
             drain: seconds(parsed, "shutdown-timeout", 300.0)?,
-            watchdog: seconds(parsed, "watchdog-timeout", 300.0)?,
             max_body_bytes: count(parsed, "max-body-mb", 1, 4096)?.unwrap_or(64) as usize * (1 << 20),
             stream_buffer: count(parsed, "stream-buffer", 1, 1 << 20)?.unwrap_or(4096) as usize,
             always_usage: parsed.has("enable-force-include-usage"),
             reasoning_names: reasoning_names(parsed)?,
-            admin_key: admin_key(parsed)?,
             max_responses: count(parsed, "max-stored-responses", 0, 1 << 20)?.unwrap_or(1024) as usize,
             max_response_bytes: response_bytes(parsed)?,
             keep_billing_header: parsed.has("keep-billing-header"),
@@ -74,8 +75,8 @@ fn stream(parsed: &Parsed) -> Result<StreamOptions, ArgError> {
 }
 
 /// An address, or a name this machine knows, such as `localhost`.
-fn host(parsed: &Parsed) -> Result<IpAddr, ArgError> {
-    let host = parsed.value("host").unwrap_or("127.0.0.1");
+pub(super) fn host(parsed: &Parsed, flag: &str) -> Result<IpAddr, ArgError> {
+    let host = parsed.value(flag).unwrap_or("127.0.0.1");
     if let Ok(address) = IpAddr::from_str(host.trim_matches(['[', ']'])) {
         return Ok(address);
     }
@@ -83,36 +84,13 @@ fn host(parsed: &Parsed) -> Result<IpAddr, ArgError> {
     // Clients that are told a name try IPv4 too, but not all of them IPv6.
     let best = found.iter().find(|address| address.is_ipv4()).or(found.first());
     let expected = "an IP address, such as 127.0.0.1 or 0.0.0.0, or a name that has one";
-    best.map(|address| address.ip()).ok_or_else(|| bad("host", host, expected))
+    best.map(|address| address.ip()).ok_or_else(|| bad(flag, host, expected))
 }
 
 fn reasoning_names(parsed: &Parsed) -> Result<ReasoningNames, ArgError> {
     let text = parsed.value("reasoning-field").unwrap_or("reasoning_content");
     ReasoningNames::parse(text)
         .ok_or_else(|| bad("reasoning-field", text, "reasoning_content, reasoning or both"))
-}
-
-fn api_keys(parsed: &Parsed) -> Result<Vec<String>, ArgError> {
-    let mut keys = parsed.many("api-key").to_vec();
-    if let Some(path) = parsed.value("api-key-file") {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| bad("api-key-file", path, &format!("a readable file ({error})")))?;
-        keys.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
-        if keys.is_empty() {
-            return Err(bad("api-key-file", path, "a file with at least one key"));
-        }
-    }
-    if keys.iter().any(String::is_empty) {
-        return Err(bad("api-key", "", "a key of at least one character"));
-    }
-    Ok(keys)
-}
-
-fn admin_key(parsed: &Parsed) -> Result<Option<String>, ArgError> {
-    match parsed.value("admin-api-key") {
-        Some("") => Err(bad("admin-api-key", "", "a key of at least one character")),
-        key => Ok(key.map(str::to_owned)),
-    }
 }
 
 fn response_bytes(parsed: &Parsed) -> Result<usize, ArgError> {

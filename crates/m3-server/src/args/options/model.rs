@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::values::{bad, conflict, count, one_of, optional};
 use crate::args::{ArgError, Parsed};
+use crate::hub::{HubOptions, Site, Token, default_cache};
 use crate::openai::thinking::check_kwargs;
 use crate::vision::{MediaLimits, SizeRule};
 
@@ -25,6 +26,8 @@ pub struct ModelOptions {
     pub max_logprobs: u32,
     /// What the checkpoint must hold, when it was said.
     pub quantization: Option<String>,
+    /// Where a model comes from that is named as its hub names it.
+    pub hub: HubOptions,
     /// Shapes alone; the backend makes the values up.
     pub dummy_weights: bool,
     /// How images and videos are sized when a request does not say.
@@ -53,6 +56,7 @@ impl ModelOptions {
             random_seed: optional(parsed, "random-seed", "a whole number of at least 0")?,
             max_logprobs: count(parsed, "max-logprobs", 0, 1000)?.unwrap_or(20) as u32,
             quantization: quantization.filter(|name| *name != "auto").map(str::to_owned),
+            hub: hub(parsed)?,
             dummy_weights: load_format == Some("dummy"),
             size_rule: match one_of(parsed, "media-size-rule", &["area", "long-side"])? {
                 Some("long-side") => SizeRule::LongSide,
@@ -62,6 +66,42 @@ impl ModelOptions {
             text_only: parsed.has("language-model-only"),
         })
     }
+}
+
+/// The variables are those that the hubs' own programs read.
+fn hub(parsed: &Parsed) -> Result<HubOptions, ArgError> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let on = |name: &str| {
+        variable(name)
+            .is_some_and(|text| !["0", "false", "no", "off"].contains(&text.to_ascii_lowercase().as_str()))
+    };
+    let name = parsed.value("hub").unwrap_or("huggingface");
+    let usual = variable("HF_ENDPOINT").filter(|_| name != "modelscope");
+    let endpoint = parsed.value("hub-endpoint").map(str::to_owned).or(usual);
+    if let Some(wrong) =
+        endpoint.as_deref().filter(|text| !text.starts_with("http://") && !text.starts_with("https://"))
+    {
+        return Err(bad("hub-endpoint", wrong, "an address such as https://mirror.example"));
+    }
+    let site = Site::new(name, endpoint.as_deref());
+    let site = site.ok_or_else(|| bad("hub", name, "huggingface or modelscope"))?;
+    let revision = parsed.value("revision").unwrap_or(site.usual_revision()).to_owned();
+    let steps = revision.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if !steps
+        || revision.starts_with('-')
+        || revision.chars().any(|letter| letter.is_control() || letter == ' ')
+    {
+        return Err(bad("revision", &revision, "a branch, a tag or a commit"));
+    }
+    Ok(HubOptions {
+        site,
+        revision,
+        cache: parsed.value("download-dir").map_or_else(|| default_cache(variable), PathBuf::from),
+        local_dir: parsed.value("local-dir").map(PathBuf::from),
+        offline: on("HF_HUB_OFFLINE"),
+        verify: parsed.has("verify"),
+        token: variable("HF_TOKEN").and_then(|text| Token::new(&text)),
+    })
 }
 
 /// A word and `--model` are the same thing; two different folders are a mistake.
