@@ -173,13 +173,13 @@ impl Session {
         patience: Patience,
         wake_at: Option<Instant>,
     ) -> Poll<Option<(usize, ChoiceEvent, Instant)>> {
-        if let Some(deadline) = &mut self.deadline {
-            match deadline {
-                Deadline::Over => return Poll::Ready(None),
-                Deadline::At(sleep) if sleep.as_mut().poll(context).is_ready() => {
+        match &mut self.deadline {
+            None => {}
+            Some(Deadline::Over) => return Poll::Ready(None),
+            Some(Deadline::At(sleep)) => {
+                if sleep.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Some(self.too_late()));
                 }
-                Deadline::At(_) => {}
             }
         }
         let patience = if self.ends_itself { Patience::AtOnce } else { patience };
