@@ -12,7 +12,7 @@ use m3_core::load::{LoadOptions, LoadedModel, Progress};
 use m3_core::model::config::Quantization;
 
 use crate::app::Serving;
-use crate::args::{EngineOptions, Options};
+use crate::args::{EngineOptions, ModelOptions, Options};
 use crate::backends;
 use crate::info::{Computer, MemoryFacts, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use super::check::gib;
 use super::{Check, Machine};
 use crate::args::Options;
-use crate::boot;
+use crate::place;
 
 /// Open files: one for each connection, and those of the model.
 const LEAST_FILES: u64 = 4096;

@@ -8,7 +8,7 @@ use crate::args::Options;
 pub(super) fn checks(machine: &Machine, plan: &Options) -> Vec<Check> {
     let address = SocketAddr::new(plan.http.host, plan.http.port);
     let mut checks = vec![port(address)];
-    if !address.ip().is_loopback() && plan.http.api_keys.is_empty() {
+    if !address.ip().is_loopback() && plan.http.access.api_keys.is_empty() {
         let finding = format!("{} is reachable from outside, and no key is set", address.ip());
         checks.push(Check::warning(
             "network",

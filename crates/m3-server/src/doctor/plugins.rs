@@ -6,7 +6,7 @@ use m3_abi::discover::Candidate;
 use super::Check;
 use super::check::gib;
 use crate::args::Options;
-use crate::{backends, boot, error, weights::Weights};
+use crate::{backends, error, place, weights::Weights};
 
 pub(super) fn checks(plan: &Options) -> Vec<Check> {
     let weights = place::model_dir(&plan.model).and_then(|dir| Weights::open(&dir, plan.model.dummy_weights));
