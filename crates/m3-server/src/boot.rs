@@ -17,9 +17,9 @@ use crate::backends;
 use crate::info::{Computer, MemoryFacts, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
-use crate::vision::VisionSide;
 use crate::place::{folder_name, model_dir};
 use crate::plan::{self, MemoryPlan};
+use crate::vision::VisionSide;
 use crate::weights::Weights;
 
 /// Requests computed at once, when nothing is said.

@@ -107,7 +107,8 @@ const MODEL: &[Command] = &[Serve, Chat, Recipe, Bench, Download, Verify, Tokeni
 const KEYS: &[Command] = &[Serve, Bench];
 const SEEDS: &[Command] = &[Serve, Chat, Bench];
 const REPORTS: &[Command] = &[Doctor, Recipe];
-const EVERY: &[Command] = &[Serve, Chat, Backends, Recipe, Bench, Tokenize, Render, Parse, Convert, Media, Download, Verify];
+const EVERY: &[Command] =
+    &[Serve, Chat, Backends, Recipe, Bench, Tokenize, Render, Parse, Convert, Media, Download, Verify];
 const HUB: &[Command] = &[Serve, Chat, Download, Verify];
 
 const fn row(
