@@ -19,7 +19,7 @@ use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
 use crate::place::{folder_name, model_dir};
 use crate::plan::{self, MemoryPlan};
-use crate::vision::VisionSide;
+use crate::vision::{TextOnly, VisionSide};
 use crate::weights::Weights;
 
 /// Requests computed at once, when nothing is said.
@@ -62,7 +62,7 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
         loaded.weight_bytes >> 20,
         loaded.ranks.len()
     );
-    let model = served_model(&dir, &weights, text, options, max_context);
+    let model = served_model(&dir, &weights, text, options, (max_context, &loaded.media));
     let config = engine_config(&weights, &model, &loaded, options);
     let config = EngineConfig { max_step_tokens, ..config };
     let held = held_quantization(&weights);
@@ -272,7 +272,7 @@ fn served_model(
     weights: &Weights,
     text: Option<TextSide>,
     options: &Options,
-    max_context: usize,
+    (max_context, support): (usize, &MediaSupport),
 ) -> ServedModel {
     let generation = weights.generation();
     let mut names = options.model.served_names.clone();
@@ -310,19 +310,28 @@ fn served_model(
             [weights.config().image_token_id, weights.config().video_token_id],
         ),
         random_seed: options.model.random_seed,
-        vision: vision_side(weights, text.as_ref(), &options.model),
+        vision: vision_side(weights, text.as_ref(), &options.model, support),
         template_kwargs: options.model.template_kwargs.clone(),
         text,
     }
 }
 
-/// What the model takes besides text, unless the operator wants text alone.
-fn vision_side(weights: &Weights, text: Option<&TextSide>, options: &ModelOptions) -> Option<VisionSide> {
-    if options.text_only {
-        return None;
+/// What is taken besides text: what the checkpoint has, the backend runs and the operator wants.
+fn vision_side(
+    weights: &Weights,
+    text: Option<&TextSide>,
+    options: &ModelOptions,
+    support: &MediaSupport,
+) -> Result<VisionSide, TextOnly> {
+    match support {
+        MediaSupport::TextModel => return Err(TextOnly::Model),
+        MediaSupport::TextBackend => return Err(TextOnly::Backend),
+        MediaSupport::Encodes(_) if options.text_only => return Err(TextOnly::Operator),
+        MediaSupport::Encodes(_) => {}
     }
     let tokenizer = text.map(|text| text.tokenizer.as_ref());
     VisionSide::of(weights.config(), tokenizer, options.size_rule, options.media_limits)
+        .ok_or(TextOnly::Model)
 }
 
 fn engine_config(

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::args::ModelOptions;
 use crate::generate::masks::TokenIndex;
 use crate::openai::generation::{Generation, Limits};
-use crate::vision::VisionSide;
+use crate::vision::{TextOnly, VisionSide};
 
 /// What requests are checked against and rendered with.
 pub struct ServedModel {
@@ -26,8 +26,8 @@ pub struct ServedModel {
     pub created: u64,
     /// `None` with `--skip-tokenizer-init`.
     pub text: Option<TextSide>,
-    /// `None` when the checkpoint takes text only.
-    pub vision: Option<VisionSide>,
+    /// What is taken besides text, or why nothing is.
+    pub vision: Result<VisionSide, TextOnly>,
     pub limits: Limits,
     pub max_context: usize,
     pub sampling_defaults: SamplingDefaults,

@@ -366,3 +366,41 @@ async fn a_video_becomes_its_frames_times_and_tokens() {
     assert_eq!(usage["prompt_tokens_details"]["video_tokens"], 897);
     server.assert_no_leak().await;
 }
+
+/// Hashed tokens depend on every row that the prompt reads, pixels included.
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_pictures_are_answered_alike_and_other_pictures_otherwise() {
+    let server = Server::start(json!({}), &[]).await;
+    let answer = async |colour: [u8; 3]| {
+        let content = json!([text("describe"), image(&png(300, 200, colour)), text("please")]);
+        let mut body = chat(content);
+        body.as_object_mut().unwrap().extend(
+            json!({"temperature": 0, "max_tokens": 12, "ignore_eos": true, "return_token_ids": true})
+                .as_object()
+                .unwrap()
+                .clone(),
+        );
+        let answer = server.good("/v1/chat/completions", body).await;
+        (
+            answer["choices"][0]["token_ids"].clone(),
+            answer["usage"]["prompt_tokens_details"]["cached_tokens"].clone(),
+        )
+    };
+    let (red, _) = answer([200, 0, 0]).await;
+    let (blue, _) = answer([0, 0, 200]).await;
+    let (again, _) = answer([200, 0, 0]).await;
+    assert_eq!(red.as_array().unwrap().len(), 12);
+    assert_eq!(red, again, "the same picture");
+    assert_ne!(red, blue, "H1: the same words and another picture");
+    server.assert_no_leak().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_may_serve_text_alone() {
+    let server = Server::start(says("fine"), &["--language-model-only"]).await;
+    let (status, answer) =
+        server.post("/v1/chat/completions", chat(json!([image(&png(9, 9, [0; 3]))]))).await;
+    assert_eq!(status, 400);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("--language-model-only"), "{answer}");
+    prompt_tokens(&server, json!([text("words")])).await;
+}

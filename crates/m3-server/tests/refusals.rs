@@ -243,7 +243,7 @@ async fn models_say_what_they_accept_and_ids_match() {
     assert_eq!(names, ["nano", "extra"]);
     let card = &list["data"][0];
     assert_eq!((card["owned_by"].as_str(), card["max_model_len"].as_u64()), (Some("sglang"), Some(32768)));
-    assert_eq!(card["capabilities"]["input_modalities"], json!(["text"]));
+    assert_eq!(card["capabilities"]["input_modalities"], json!(["text", "image", "video"]));
     let request = server
         .client
         .post(format!("{}{CHAT}", server.base))

@@ -126,7 +126,7 @@ fn encode(serving: &Serving, prompt: &Prompt, parse_special: bool) -> Result<Vec
 /// A prompt that shows nothing has no media token: in a text their markers are ordinary text, among ids they are 400,
 /// since no row would replace them and the model would read garbage.
 fn without_media(serving: &Serving, prompt: &Prompt, ids: Vec<u32>, at: usize) -> Result<Vec<u32>, ApiError> {
-    let Some(vision) = &serving.model.vision else { return Ok(ids) };
+    let Ok(vision) = &serving.model.vision else { return Ok(ids) };
     let Some((place, kind)) = find_media_token(vision, &ids) else { return Ok(ids) };
     match prompt {
         Prompt::Text(text) => encode_around_markers(&text_side(serving)?.tokenizer, text, vision),

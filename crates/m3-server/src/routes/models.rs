@@ -53,7 +53,7 @@ fn card(serving: &Serving, name: &str) -> Value {
     })
 }
 
-/// A checkpoint with a vision tower takes images and videos on every route that takes messages.
+/// A checkpoint with a vision tower, on a backend that runs it, takes images and videos on every route that takes messages.
 fn modalities(model: &ServedModel) -> &'static [&'static str] {
-    if model.vision.is_some() { &["text", "image", "video"] } else { &["text"] }
+    if model.vision.is_ok() { &["text", "image", "video"] } else { &["text"] }
 }

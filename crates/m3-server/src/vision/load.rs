@@ -29,8 +29,8 @@ pub(super) fn refused(path: &str, error: &Error) -> ApiError {
 /// 400 unless the model takes all of `parts`; nothing is fetched yet.
 pub fn check<'a>(serving: &'a Serving, parts: &[MediaPart]) -> Result<&'a VisionSide, ApiError> {
     let Some(first) = parts.first() else { return Err(ApiError::engine("there are no media to check")) };
-    let vision = serving.model.vision.as_ref().ok_or_else(|| {
-        let sentence = format!("{} is {} input; this model takes text only", first.path, article(first.kind));
+    let vision = serving.model.vision.as_ref().map_err(|why| {
+        let sentence = format!("{} is {} input; {why}", first.path, article(first.kind));
         ApiError::unsupported(&first.path, sentence)
     })?;
     for kind in MediaKind::ALL {

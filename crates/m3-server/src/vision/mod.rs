@@ -77,6 +77,17 @@ impl MediaLimits {
     }
 }
 
+/// Why a server takes no images and videos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextOnly {
+    #[error("this model takes text only")]
+    Model,
+    #[error("this server's backend encodes no images and no videos")]
+    Backend,
+    #[error("this server takes text only (--language-model-only)")]
+    Operator,
+}
+
 /// What the served model takes besides text.
 #[derive(Clone, Debug)]
 pub struct VisionSide {
