@@ -71,8 +71,8 @@ fn both_reasons_are_said_at_once() {
 fn sizes_are_a_ranks_own() {
     let dims = plan(2).dims(1).unwrap();
     assert_eq!((dims.heads, dims.kv_heads, dims.index_heads, dims.group()), (2, 1, 1, 2));
-    assert_eq!((dims.expert_width, dims.shared_width, dims.dense_width), (32, 32, 256));
-    assert_eq!(dims.vocab_part, 512..1024);
+    assert_eq!((dims.expert_width, dims.shared_width, dims.dense_width), (32, 32, 384));
+    assert_eq!(dims.vocab_part, 1280..2560);
     assert_eq!(dims.most_projected(), (2 + 2) * 128 + 2 * 128);
-    assert_eq!(dims.named()["vocab"], 512);
+    assert_eq!(dims.named()["vocab"], 1280);
 }

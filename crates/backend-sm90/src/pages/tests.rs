@@ -82,7 +82,7 @@ fn wrong_pages_and_lengths_are_refused_before_anything_moves() {
 fn regions_say_what_a_transfer_engine_needs() {
     let (_device, _stream, pages) = pages();
     let regions = pages.regions(3);
-    assert_eq!(regions.len(), 4 * 2 + 3, "K and V of four layers, index keys of three");
+    assert_eq!(regions.len(), 7 * 2 + 6, "K and V of seven layers, index keys of six");
     assert!(regions.iter().all(|region| region.device == 3 && region.memory_kind == 1));
     assert!(regions.iter().all(|region| region.len_bytes == 5 * region.page_stride_bytes));
     assert_eq!(regions.iter().map(|region| region.lanes).max(), Some(4));

@@ -173,7 +173,7 @@ fn every_rank_is_opened_loaded_reserved_and_warmed_in_order() {
         let calls = driver.calls(rank);
         calls.into_iter().find(|call| call.contains("lm_head.weight")).unwrap()
     };
-    assert!(head(0).ends_with("[512, 256]") && head(1).ends_with("[512, 256]"), "{} {}", head(0), head(1));
+    assert!(head(0).ends_with("[512, 64]") && head(1).ends_with("[512, 64]"), "{} {}", head(0), head(1));
     let stages = stages.into_inner().unwrap();
     assert_eq!(stages.first(), Some(&Progress::Opening));
     assert_eq!(stages.last(), Some(&Progress::Ready));

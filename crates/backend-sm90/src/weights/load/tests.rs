@@ -97,14 +97,14 @@ fn projections_and_experts_are_stacked() {
     let Ffn::Moe { experts, router, .. } = layer.ffn else { panic!("layer 1 has experts") };
     assert_eq!(
         (experts.gate_up.rows, experts.down.rows),
-        (9 * 2 * 64, 9 * 256),
+        (17 * 2 * 64, 17 * 256),
         "the shared expert comes last"
     );
     let up_of_3 = tensor(&tensors, "block_sparse_moe.experts.3.w3");
     let at = experts.gate_up.values.offset(7 * 64 * 256 * 2);
     assert!(on_device(&device, at, up_of_3.len()) == up_of_3);
     let shared = tensor(&tensors, "block_sparse_moe.shared_experts.down_proj");
-    let at = experts.down.values.offset(8 * 256 * 64 * 2);
+    let at = experts.down.values.offset(16 * 256 * 64 * 2);
     assert!(on_device(&device, at, shared.len()) == shared);
     assert_eq!(router.format, Format::F32);
 }
@@ -147,13 +147,14 @@ fn a_router_that_was_saved_as_bf16_is_widened() {
     let name = "language_model.model.layers.1.block_sparse_moe.e_score_correction_bias";
     let specs = expected_tensors(&config);
     let bias = specs.iter().find(|spec| spec.name == name).unwrap();
-    let bits: Vec<u16> = (0..8)
+    let bits: Vec<u16> = (0..16)
         .map(|expert| (expert as f32 * 0.5).to_bits() as u16 | ((expert as f32 * 0.5).to_bits() >> 16) as u16)
         .collect();
-    let view = TensorView { format: FORMAT_BF16, ..view(bias, &[8], &[1], bits.as_ptr().cast()) };
+    let view = TensorView { format: FORMAT_BF16, ..view(bias, &[16], &[1], bits.as_ptr().cast()) };
     loading.load(&view, &NoFill).unwrap();
     let place = &loading.plan.places[name];
     let at = loading.arena.region(loading.plan.matrices[place.matrix.0].values);
     let found: Vec<f32> = device.stream().unwrap().download_values(at).unwrap();
-    assert_eq!(found, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5]);
+    let wanted: Vec<f32> = (0..16).map(|expert| expert as f32 * 0.5).collect();
+    assert_eq!(found, wanted);
 }
