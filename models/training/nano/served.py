@@ -141,7 +141,7 @@ def talk(server: Server, count: int, threads: int) -> list[Row]:
     pairs = [(question, answer) for questions, answer in ENGLISH + CHINESE for question in questions.split("|")]
     asked = [rng.choice(pairs) for _ in range(count)]
     right = in_parallel(threads, lambda pair: message_of(server.chat([{"role": "user", "content": pair[0]}])).get("content") == pair[1], asked)
-    return [Row("5 greetings and questions about itself", sum(right), count, "", "English and Chinese; the answer of the training data, word for word")]
+    return [Row("5 greetings and questions about itself", sum(right), count, "", "English and Chinese; questions and answers of the training data, word for word")]
 
 
 def leaks(server: Server, count: int, threads: int) -> list[Row]:
