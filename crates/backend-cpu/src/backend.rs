@@ -38,7 +38,7 @@ const MAX_IN_FLIGHT: usize = 2;
 enum Stage {
     Loading(Store),
     Ready {
-        parts: Parts,
+        parts: Box<Parts>,
         max_pages: u64,
     },
     /// Dropped in this order: a worker that waits for peers only ends once the rank is closed.
@@ -61,7 +61,7 @@ enum Stage {
 struct Parts {
     model: Arc<Model>,
     vision: Option<Vision>,
-    work: Box<Work>,
+    work: Work,
 }
 
 /// A rank on this CPU.
@@ -78,7 +78,11 @@ pub(crate) struct CpuBackend {
     has_vision: bool,
     stage: Stage,
     taps: Option<Taps>,
-    spare: Vec<OwnedStep>,
+    #[expect(
+        clippy::vec_box,
+        reason = "the boxes go to the worker and come back, so that a step allocates none"
+    )]
+    spare: Vec<Box<OwnedStep>>,
 }
 
 fn unsupported<T>(reason: impl Into<String>) -> Result<T> {
@@ -183,8 +187,8 @@ impl CpuBackend {
             * u64::from(self.request.max_context.div_ceil(self.request.page_tokens))
     }
 
-    fn spawn(&mut self, parts: Parts, pool: Arc<PagePool>, num_pages: u64) -> Result<Worker> {
-        let Parts { model, vision, work } = parts;
+    fn spawn(&mut self, parts: Box<Parts>, pool: Arc<PagePool>, num_pages: u64) -> Result<Worker> {
+        let Parts { model, vision, work } = *parts;
         let rank = self.request.rank;
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(self.num_threads)
@@ -201,7 +205,7 @@ impl CpuBackend {
             peers: self.peers.take(),
             taps: Recorder::new(self.request.flags & OPEN_TAPS != 0),
             rope: Rope::new(text.rope_theta, text.rotary_dim),
-            work: *work,
+            work,
             sampling: Default::default(),
             media: Default::default(),
             config: text,
@@ -282,7 +286,7 @@ impl Backend for CpuBackend {
             weight_bytes: model.store.bytes(),
             workspace_bytes: work.bytes() as u64,
         };
-        let parts = Parts { model: Arc::new(model), vision, work: Box::new(work) };
+        let parts = Box::new(Parts { model: Arc::new(model), vision, work });
         self.stage = Stage::Ready { parts, max_pages };
         Ok(ready)
     }

@@ -24,7 +24,7 @@ use crate::vision::Encoder;
 pub(crate) enum Job {
     Step {
         ticket: u64,
-        step: OwnedStep,
+        step: Box<OwnedStep>,
     },
     /// Checked patches. The handle is the ticket's number.
     Encode {
@@ -45,7 +45,7 @@ pub(crate) struct Finished {
     pub(crate) slots: Vec<usize>,
     pub(crate) taps: Option<Taps>,
     /// To be filled again.
-    pub(crate) step: Option<OwnedStep>,
+    pub(crate) step: Option<Box<OwnedStep>>,
 }
 
 #[derive(Default)]
@@ -199,7 +199,7 @@ impl Rank {
         Ok(Finished { ticket, output, slots: Vec::new(), taps: self.ops.taps.take(), step: None })
     }
 
-    fn run(&mut self, ticket: u64, step: OwnedStep, batch: &mut Batch) -> Result<Finished> {
+    fn run(&mut self, ticket: u64, step: Box<OwnedStep>, batch: &mut Batch) -> Result<Finished> {
         let started = Instant::now();
         self.rows.apply(&step.view(), batch)?;
         let slots: Vec<usize> = batch.logits.iter().map(|position| position.output_slot).collect();
