@@ -261,8 +261,10 @@ impl Backend for Instance {
         output.device_time_us = flight.device_time_us;
         let frozen = self.frozen_from.is_some_and(|from| ticket.0 >= from);
         std::thread::sleep(flight.finish.saturating_duration_since(Instant::now()));
-        while frozen {
-            std::thread::park();
+        if frozen {
+            loop {
+                std::thread::park();
+            }
         }
         self.waited = ticket.0;
         self.flights.retain(|flight| flight.ticket > ticket.0);

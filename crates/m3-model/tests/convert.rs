@@ -26,9 +26,9 @@ fn rows<'a>(tensor: &TensorData<'a>) -> WeightRows<'a> {
 }
 
 fn converted(out: &Path) -> (Checkpoint, Checkpoint, Converted) {
-    let source = Checkpoint::open(&random_model()).unwrap();
-    let done = to_mxfp8(&source, out).unwrap();
-    (source, Checkpoint::open(out).unwrap(), done)
+    let source = Checkpoint::open(&random_model()).expect("our own checkpoint");
+    let done = to_mxfp8(&source, out).expect("our own checkpoint");
+    (source, Checkpoint::open(out).expect("our own checkpoint"), done)
 }
 
 #[test]

@@ -173,14 +173,13 @@ impl Session {
         patience: Patience,
         wake_at: Option<Instant>,
     ) -> Poll<Option<(usize, ChoiceEvent, Instant)>> {
-        match &mut self.deadline {
-            None => {}
+        let late = match &mut self.deadline {
+            None => false,
             Some(Deadline::Over) => return Poll::Ready(None),
-            Some(Deadline::At(sleep)) => {
-                if sleep.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Some(self.too_late()));
-                }
-            }
+            Some(Deadline::At(sleep)) => sleep.as_mut().poll(context).is_ready(),
+        };
+        if late {
+            return Poll::Ready(Some(self.too_late()));
         }
         let patience = if self.ends_itself { Patience::AtOnce } else { patience };
         loop {

@@ -38,14 +38,6 @@ pub use admission::{Caller, Door};
 pub use chat::{prepare as prepare_chat, render as render_chat, show as show_media};
 pub use table::{ROUTES, Row};
 
-/// What reads the bodies that have no module of their own, for the description's test.
-#[cfg(test)]
-pub(crate) mod bodies {
-    pub(crate) use super::admin::{AbortRequest, LoggingRequest};
-    pub(crate) use super::parsing::{ParseCallRequest, ParseReasoningRequest};
-    pub(crate) use super::text::{DetokenizeRequest, raw as tokenize_raw};
-}
-
 /// All routes of a server, as one of its ports serves them.
 pub fn router(app: Arc<App>, door: Door) -> Router {
     let router = ROUTES.iter().fold(Router::new(), |router, row| router.route(row.path, row.handler()));
@@ -134,4 +126,12 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.unwrap_or_else(|_| Err(ApiError::engine("the server failed on this request; its log says more")))
+}
+
+/// What reads the bodies that have no module of their own, for the description's test.
+#[cfg(test)]
+pub(crate) mod bodies {
+    pub(crate) use super::admin::{AbortRequest, LoggingRequest};
+    pub(crate) use super::parsing::{ParseCallRequest, ParseReasoningRequest};
+    pub(crate) use super::text::{DetokenizeRequest, raw as tokenize_raw};
 }

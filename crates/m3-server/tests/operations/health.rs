@@ -129,7 +129,7 @@ async fn i3_i4_a_full_server_never_stands_still_with_requests_waiting() {
     let server = Server::start(json!({"max_pages": 12, "step_us": 200}), &flags).await;
     let ask = async |at: u64| {
         let body = json!({"prompt": vec![at % 900 + 1; 1 + (at * 37 % 300) as usize], "max_tokens": 1 + at % 40, "ignore_eos": true});
-        if at % 3 == 0 {
+        if at.is_multiple_of(3) {
             let request = server.client.post(format!("{}{RAW}", server.base)).json(&body).send();
             // Leaves at some moment, whatever the request is at.
             let _ = tokio::time::timeout(Duration::from_millis(at % 50), request).await;
