@@ -464,7 +464,7 @@ async fn the_environment_s_proxies_are_not_used() {
     // A process of its own: variables of this one are shared with the other tests.
     let me = std::env::current_exe().expect("this test");
     let output = tokio::process::Command::new(me)
-        .args(["--exact", "fetches_one_address_from_a_child", "--nocapture", "--ignored"])
+        .args(["--exact", "fetches_one_address_from_a_child", "--nocapture"])
         .env("M3_TEST_ADDRESS", format!("http://public.example:{}/", server.port))
         .envs(
             ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]
@@ -477,10 +477,10 @@ async fn the_environment_s_proxies_are_not_used() {
     assert_eq!((proxy.asked().len(), server.asked().len()), (0, 1));
 }
 
+/// The other half of the test above, which runs it with variables set; alone it has nothing to fetch.
 #[tokio::test]
-#[ignore = "the test of proxies runs it with variables set"]
 async fn fetches_one_address_from_a_child() {
-    let address = std::env::var("M3_TEST_ADDRESS").expect("an address");
+    let Ok(address) = std::env::var("M3_TEST_ADDRESS") else { return };
     let port =
         address.rsplit(':').next().and_then(|rest| rest.trim_end_matches('/').parse().ok()).expect("a port");
     assert_eq!(fetch(policy(&[port]), names(), &address).await, Ok(Bytes::from_static(b"the picture")));

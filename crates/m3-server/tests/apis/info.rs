@@ -44,7 +44,7 @@ async fn routers_find_what_they_read() {
     let card = &models["data"][0];
     assert_eq!((&card["owned_by"], &card["id"]), (&json!("sglang"), &json!("nano")));
     assert!(card["max_model_len"].as_u64().unwrap() > 0 && card["root"].is_string());
-    assert_eq!(card["capabilities"]["input_modalities"], json!(["text"]));
+    assert_eq!(card["capabilities"]["input_modalities"], json!(["text", "image", "video"]));
     assert_eq!(card["capabilities"]["structured_output"], true);
     server.assert_no_leak().await;
 }

@@ -32,7 +32,7 @@ impl Program {
             "--threads",
             "1",
             "--kv-cache-memory-bytes",
-            "32M",
+            "128M",
         ]);
         command.args(flags).env_remove("M3_LOG").env_remove("M3_API_KEY").env_remove("M3_ADMIN_API_KEY");
         command.envs(variables.iter().copied()).current_dir(root());
