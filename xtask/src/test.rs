@@ -17,7 +17,6 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     if with_python {
         crate::kernels::gate(root)?;
         crate::clients::test(root)?;
-        crate::nano::eval::quick(root)?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;
     cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])
