@@ -17,6 +17,10 @@ pub(crate) fn run(root: &Path, with_python: bool) -> Result<()> {
     if with_python {
         crate::kernels::gate(root)?;
         crate::clients::test(root)?;
+        crate::nano::eval::quick(root)?;
+        crate::ui::test(root)?;
+        // From what is built already: that packages install and serve, not what is handed out.
+        crate::dist::run(root, &crate::dist::Wanted { backends: vec!["null".to_owned()], debug: true })?;
     }
     cargo(root, &["test", "--workspace", "--doc", "--quiet"])?;
     cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])

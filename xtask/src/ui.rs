@@ -13,7 +13,7 @@ const FILES: [&str; 4] = ["package.json", "package-lock.json", "scripted.mjs", "
 
 /// Builds what is tested first.
 pub(crate) fn build_and_test(root: &Path) -> Result<()> {
-    process::cargo(root, &["build", "-p", "m3-server", "-p", "backend-null-plugin"])?;
+    process::cargo(root, &["build", "--workspace"])?;
     test(root)
 }
 

@@ -165,12 +165,13 @@ impl App {
         if self.is_draining() {
             return State::Draining;
         }
-        let oldest = Duration::from_micros(serving.engine.stats().oldest_step_us);
+        let stats = serving.engine.stats();
+        let (steps, oldest) = (stats.counters.steps, Duration::from_micros(stats.oldest_step_us));
         let limit = self.http.health.watchdog;
         if !limit.is_zero() && oldest > limit {
-            return State::Stalled(oldest.max(self.watch.stalled().unwrap_or_default()));
+            return State::Stalled(oldest.max(self.watch.stalled(steps).unwrap_or_default()));
         }
-        match (self.watch.stalled(), self.watch.unwell()) {
+        match (self.watch.stalled(steps), self.watch.unwell(steps)) {
             (Some(age), _) => State::Stalled(age),
             (None, Some(sentence)) => State::Unwell(sentence),
             (None, None) => State::Ready,

@@ -35,15 +35,17 @@ struct Seen {
 }
 
 impl Watch {
-    /// For how long there has been work without a step, once that is too long.
-    pub fn stalled(&self) -> Option<Duration> {
-        self.lock().stalled.map(|since| since.elapsed())
+    /// For how long there has been work without a step, once that is too long. A step that was done since the last look,
+    /// as the engine's count `steps` tells, ends it at once.
+    pub fn stalled(&self, steps: u64) -> Option<Duration> {
+        let seen = self.lock();
+        seen.stalled.filter(|_| seen.steps == steps).map(|since| since.elapsed())
     }
 
-    /// What keeps this server from being ready although it may still answer, as a sentence.
-    pub fn unwell(&self) -> Option<String> {
+    /// What keeps this server from being ready although it may still answer, as a sentence; `steps` as above.
+    pub fn unwell(&self, steps: u64) -> Option<String> {
         let seen = self.lock();
-        seen.disk.clone().or_else(|| seen.probe.clone())
+        seen.disk.clone().or_else(|| seen.probe.clone().filter(|_| seen.steps == steps))
     }
 
     /// Notes the engine's numbers. `true` when this is when a stall is first noticed.
@@ -201,7 +203,8 @@ mod tests {
         assert!(!watch.note(6, 3, limit, at(3618)), "ten seconds are allowed");
         assert!(watch.note(6, 3, limit, at(3619)), "eleven are not");
         assert!(!watch.note(6, 3, limit, at(3625)), "it is said once");
-        assert!(watch.lock().stalled.is_some());
+        assert!(watch.stalled(6).is_some());
+        assert!(watch.stalled(7).is_none(), "a step that was not looked at yet ends it too");
         watch.note(7, 3, limit, at(3626));
         assert!(watch.lock().stalled.is_none(), "a step ends it");
         assert!(!watch.note(7, 1, Duration::ZERO, at(9999)), "without a limit nothing stalls");

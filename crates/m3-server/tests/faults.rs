@@ -155,15 +155,7 @@ async fn a_stuck_device_turns_ready_red_but_not_live_and_probes_never_wait_for_i
     };
     let (answer, ()) = tokio::join!(request, probe);
     assert_eq!(answer["usage"]["completion_tokens"], 1);
-    let finished = Instant::now();
-    while server.get("/ready").await.0 != 200 {
-        assert!(
-            finished.elapsed() < Duration::from_secs(10),
-            "a step has finished: {:?}",
-            server.get("/ready").await
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    assert_eq!(server.get("/ready").await.0, 200, "a step has finished");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ fn golden() -> std::path::PathBuf {
 /// The checkpoint's files in a folder of their own.
 fn model() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(golden().join("ckpt/vl")).unwrap() {
+    for entry in std::fs::read_dir(golden().join("ckpt/vl_mxfp8")).unwrap() {
         let path = entry.unwrap().path().canonicalize().unwrap();
         std::os::unix::fs::symlink(&path, dir.path().join(path.file_name().unwrap())).unwrap();
     }
@@ -47,7 +47,7 @@ async fn four_pictures_give_the_references_tokens() {
         ["--backend", "cpu", "--dtype", "float32", "--kv-cache-memory-bytes", "64M", "--threads", "1"];
     let server = Server::start_unready(model(), &[&fixed[..], &["--skip-tokenizer-init"]].concat()).await;
     server.wait_ready().await;
-    let bytes = std::fs::read(golden().join("golden/vl/greedy_mm_images4.safetensors")).unwrap();
+    let bytes = std::fs::read(golden().join("golden/vl_mxfp8/greedy_mm_images4.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let (prompt, expected) = (ids(&tensors, "prompt_ids"), ids(&tensors, "new_ids"));
     let ask = |images: Vec<String>| {

@@ -1,6 +1,7 @@
 """The training model against the golden answers that the engine's scalar reference is held to, in float32 on random weights."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,16 @@ from nano.config import read
 from nano.layers import gemma_norm, linear
 from nano.model import LONG_SPARSE, SHORT, Nano
 
-GOLDEN = Path(__file__).parents[3] / "tests/data/golden"
+PROJECT = Path(__file__).parents[3]
+SHARED = Path(os.environ.get("M3_SHARED", PROJECT / "../shared"))
+
+
+def golden_path(relative: str) -> Path:
+    """In the project, else in the shared folder beside it; what lies in neither skips the test."""
+    for folder in (PROJECT / "tests/data/golden", SHARED / "data/golden"):
+        if (folder / relative).exists():
+            return folder / relative
+    pytest.skip(f"{relative} is neither in tests/data/golden nor in a shared folder")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +33,7 @@ def float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(name: str) -> Nano:
-    folder = GOLDEN / "ckpt" / name
+    folder = golden_path(f"ckpt/{name}")
     made = Nano(read(json.loads((folder / "config.json").read_text())))
     load(made, folder)
     return made.eval()
@@ -47,7 +57,7 @@ def batch(ids: torch.Tensor, block: int) -> Batch:
     ("text", "text_200", SHORT), ("long16", "text_1000", LONG_SPARSE), ("long128", "text_2700", LONG_SPARSE), ("vl", "text_24", SHORT),
 ])
 def test_logits_are_the_golden_ones(name: str, case: str, how: str) -> None:
-    golden = load_file(GOLDEN / "golden" / name / f"{case}.safetensors")
+    golden = load_file(golden_path(f"golden/{name}/{case}.safetensors"))
     nano = model(name)
     given = batch(golden["input_ids"].long(), nano.sizes.block if how == LONG_SPARSE else 1)
     hidden = gemma_norm(nano(given, how).hidden, nano.norm)[: golden["input_ids"].shape[0]]
@@ -59,7 +69,7 @@ def test_logits_are_the_golden_ones(name: str, case: str, how: str) -> None:
 
 @torch.no_grad()
 def test_dense_attention_would_miss_the_sparse_answers() -> None:
-    golden = load_file(GOLDEN / "golden/long16/text_1000.safetensors")
+    golden = load_file(golden_path("golden/long16/text_1000.safetensors"))
     nano = model("long16")
     hidden = gemma_norm(nano(batch(golden["input_ids"].long(), 1), SHORT).hidden, nano.norm)
     logits = linear(hidden, nano.head)[golden["positions"].long()]
@@ -74,7 +84,7 @@ def places(height: int, width: int) -> torch.Tensor:
 
 @torch.no_grad()
 def test_tower_and_projector_give_the_golden_features() -> None:
-    golden = load_file(GOLDEN / "golden/vl/images.safetensors")
+    golden = load_file(golden_path("golden/vl/images.safetensors"))
     vision = model("vl").vision
     at = 0
     for _, height, width in golden["grid_thw"].tolist():

@@ -28,6 +28,9 @@ const PROMPTS: [Prompt; 4] = [
     ("mm_video", &[], Some("video11")),
 ];
 
+/// `vl` and `vl_mxfp8` have the same vision part and pictures; the second is the smaller.
+const TOWER_CHECKPOINT: &str = "vl_mxfp8";
+
 const GREEDY: [Prompt; 2] =
     [("greedy_mm_images4", &[0, 1, 2, 3], None), ("greedy_mm_image_video", &[2], Some("video8"))];
 
@@ -42,7 +45,7 @@ pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
         report.check(&name, case, work);
     };
     for file in MEDIA {
-        check(("vl", file), file, &|| features(driver, setup, file));
+        check((TOWER_CHECKPOINT, "text_24"), file, &|| features(driver, setup, file));
     }
     for checkpoint in ["vl", "vl_mxfp8"] {
         for prompt in PROMPTS {
@@ -65,7 +68,7 @@ pub fn run(driver: &dyn Driver, setup: &Setup, report: &mut Report, progress: &m
             chunks(driver, setup, checkpoint)
         });
     }
-    check(("vl", "images"), "wrong grids are refused", &|| refusals(driver, setup));
+    check((TOWER_CHECKPOINT, "text_24"), "wrong grids are refused", &|| refusals(driver, setup));
 }
 
 /// One picture or video.
@@ -89,7 +92,7 @@ fn media_of(case: &Case) -> Result<Vec<Medium>> {
 
 /// All media of a file in one call, then each alone.
 fn features(driver: &dyn Driver, setup: &Setup, file: &str) -> Result<()> {
-    let mut world = open(driver, setup, "vl")?;
+    let mut world = open(driver, setup, TOWER_CHECKPOINT)?;
     let case = Case::load("vl", file)?;
     let media = media_of(&case)?;
     let grids: Vec<[u32; 3]> = media.iter().map(|medium| medium.grid).collect();
@@ -187,7 +190,7 @@ fn chunks(driver: &dyn Driver, setup: &Setup, checkpoint: &str) -> Result<()> {
 
 /// Refusals are sentences and change nothing.
 fn refusals(driver: &dyn Driver, setup: &Setup) -> Result<()> {
-    let mut world = open(driver, setup, "vl")?;
+    let mut world = open(driver, setup, TOWER_CHECKPOINT)?;
     let patches = vec![0.25; ROW_LEN * 8];
     let cases: [(usize, usize, &[[u32; 3]]); 6] = [
         (ROW_LEN * 4, ROW_LEN, &[]),

@@ -75,8 +75,8 @@ fn images_become_features() {
 
 #[test]
 fn videos_of_one_and_of_two_segments_become_features() {
-    check_tower("vl", "video8");
-    check_tower("vl", "video11");
+    check_tower("vl_mxfp8", "video8");
+    check_tower("vl_mxfp8", "video11");
 }
 
 /// Runs of a token in a prompt: (first position, length).

@@ -131,7 +131,7 @@ async fn packets_of_english_content_are_in_the_table() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_of_chinese_content_are_in_the_table() {
-    let text = "天空之所以是蓝色的,是因为空气分子对短波长的光散射得更强。".repeat(6);
+    let text = "天空之所以是蓝色的,是因为空气分子对短波长的光散射得更强。".repeat(20);
     let steps = STEPS.map(|step| step / CHINESE_TOKENS);
     for (step, packets) in at_paces(steps, text.clone(), json!(null)).await {
         assert_content(step, &packets.content);
