@@ -62,11 +62,12 @@ pub(crate) fn soak_fuzz(
 pub(crate) struct Server(Child);
 
 impl Server {
-    pub(crate) fn start(root: &Path, port: u16) -> Result<Self> {
+    pub(crate) fn start(root: &Path, port: u16, flags: &[&str]) -> Result<Self> {
         let binary = target_folder(root).join("debug/m3");
-        println!("\n$ {} serve --port {port}", binary.display());
+        println!("\n$ {} serve --port {port} {}", binary.display(), flags.join(" "));
         let child = Command::new(&binary)
             .args(["serve", "--port", &port.to_string()])
+            .args(flags)
             .current_dir(root)
             .stdin(Stdio::null())
             .spawn()

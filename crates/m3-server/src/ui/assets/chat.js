@@ -10,7 +10,8 @@ import { AnswerTurn, toolTurn, userTurn } from "./turn.js";
 let messages = [];
 /** The controller of the answer that is coming, else null. */
 let running = null;
-let model = "m3";
+/** Unknown until the server has said it; it answers with the one it serves until then. */
+let model;
 
 /** Connects the message box. */
 export function connect() {
@@ -95,7 +96,7 @@ function put(node) {
 /** Asks for the next turn; `turns` is how many messages it answers. */
 async function answer() {
   const turns = messages.length;
-  const turn = new AnswerTurn(model);
+  const turn = new AnswerTurn(model ?? "m3");
   put(turn.node);
   busy(true);
   const state = new State(turn);
