@@ -41,9 +41,14 @@ class Row:
     asked: int
     bar: str
     note: str = ""
+    each: tuple[bool, ...] = ()  #: which examples were right, in order: so that two checkpoints can be compared pair by pair
 
     def line(self) -> str:
         return f"| {self.name} | {100 * self.right / max(1, self.asked):.1f} % | {self.asked} | {self.bar} | {self.note} |"
+
+
+def row(name: str, each: list[bool], bar: str, note: str = "") -> Row:
+    return Row(name, sum(each), len(each), bar, note, tuple(each))
 
 
 def in_parallel(threads: int, ask: Callable[[Any], Any], examples: Iterable[Any]) -> list[Any]:
@@ -103,13 +108,13 @@ def sums(server: Server, count: int, threads: int) -> list[Row]:
         given = message_of(server.chat(example.messages[:1], chat_template_kwargs={"thinking_mode": example.mode}))
         return bool(given.get("reasoning_content")) == (example.mode == "enabled") and bool(given.get("content"))
 
-    return [Row("1 arithmetic with steps", sum(right), count, "95 %"), Row("1 thinking modes obeyed", sum(in_parallel(threads, obeyed, modes)), count, "99 %")]
+    return [row("1 arithmetic with steps", right, "95 %"), row("1 thinking modes obeyed", in_parallel(threads, obeyed, modes), "99 %")]
 
 
 def tool_calls(server: Server, count: int, threads: int) -> list[Row]:
     rng = random.Random(SEED + 2)
     right = in_parallel(threads, lambda example: answered(server, example), [tools(rng, True) for _ in range(count)])
-    return [Row("2 tool calls, unseen schemas", sum(right), count, "95 %", "valid and right, results fed back in three of ten")]
+    return [row("2 tool calls, unseen schemas", right, "95 %", "valid and right, results fed back in three of ten")]
 
 
 def needles(server: Server, length: int, count: int, threads: int, bar: str, name: str) -> Row:
@@ -122,17 +127,17 @@ def needles(server: Server, length: int, count: int, threads: int, bar: str, nam
 
     results = in_parallel(threads, found, examples)
     tokens = sum(size for _, size in results) / max(1, count)
-    return Row(f"3 needle at {length // 1024}k{name}", sum(hit for hit, _ in results), count, bar, f"{tokens:,.0f} prompt tokens on average")
+    return row(f"3 needle at {length // 1024}k{name}", [hit for hit, _ in results], bar, f"{tokens:,.0f} prompt tokens on average")
 
 
 def sights(server: Server, count: int, threads: int) -> list[Row]:
     rng = random.Random(SEED + 4)
     examples = [vision(rng, True) for _ in range(count)]
     right = in_parallel(threads, lambda example: answered(server, example), examples)
-    rows = [Row("4 pictures and videos", sum(right), count, "90 %")]
+    rows = [row("4 pictures and videos", right, "90 %")]
     for kind in sorted({example.kind for example in examples}):
         hits = [hit for hit, example in zip(right, examples, strict=True) if example.kind == kind]
-        rows.append(Row(f"4 of these: {kind.removeprefix('vision_')}", sum(hits), len(hits), ""))
+        rows.append(row(f"4 of these: {kind.removeprefix('vision_')}", hits, ""))
     return rows
 
 
@@ -141,7 +146,7 @@ def talk(server: Server, count: int, threads: int) -> list[Row]:
     pairs = [(question, answer) for questions, answer in ENGLISH + CHINESE for question in questions.split("|")]
     asked = [rng.choice(pairs) for _ in range(count)]
     right = in_parallel(threads, lambda pair: message_of(server.chat([{"role": "user", "content": pair[0]}])).get("content") == pair[1], asked)
-    return [Row("5 greetings and questions about itself", sum(right), count, "", "English and Chinese; questions and answers of the training data, word for word")]
+    return [row("5 greetings and questions about itself", right, "", "English and Chinese; questions and answers of the training data, word for word")]
 
 
 def leaks(server: Server, count: int, threads: int) -> list[Row]:
@@ -158,7 +163,7 @@ def leaks(server: Server, count: int, threads: int) -> list[Row]:
         return not MARKERS.search(json.dumps(given, ensure_ascii=False))
 
     examples = [makers[index % 3](rng, True) for index in range(count)]
-    return [Row("no marker in sampled answers", sum(in_parallel(threads, clean, enumerate(examples))), count, "100 %", "temperature 1")]
+    return [row("no marker in sampled answers", in_parallel(threads, clean, enumerate(examples)), "100 %", "temperature 1")]
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
