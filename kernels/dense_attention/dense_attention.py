@@ -17,6 +17,7 @@ row's result does not depend on the batch.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -51,6 +52,7 @@ def dense_attend_prefill(
     TMA: tl.constexpr,
 ):
     """Grid (ceil(longest chunk * GROUP / BLOCK_M), kv_heads, B). The longest tiles come first."""
+    wait_for_inputs()
     SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
     PARTS: tl.constexpr = PAGE // BLOCK_N
     sequence = tl.program_id(2)
@@ -135,6 +137,7 @@ def dense_attend_decode(
     STAGES: tl.constexpr,
 ):
     """Grid (T, kv_heads, programs): program p takes runs p, p + programs, ...; the grid does not change the result."""
+    wait_for_inputs()
     ROWS: tl.constexpr = 16 if GROUP < 16 else GROUP
     SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
     token = tl.program_id(0)
@@ -195,6 +198,7 @@ def dense_merge(
     RUNS: tl.constexpr,
 ):
     """Grid (T, heads): RUNS runs at a time."""
+    wait_for_inputs()
     token = tl.program_id(0)
     num_blocks = tl.load(positions + token) // PAGE + 1
     runs = tl.cdiv(num_blocks, _run_blocks(num_blocks, max_runs, MIN_BLOCKS))

@@ -5,7 +5,7 @@ Word `i` (32 bits) of chunk `c` (4,096 words) is `mix(seed + (c + 1) * STEP + (i
     mix(s) = t ^ (t >> 29),  t = (s ^ (s >> 30)) * MULTIPLIER
 
 A float32 takes the low 16 bits, a bf16 pair the low and the next 16, each uniform in -sqrt(3) .. sqrt(3) times `deviation`
-(1 / sqrt(columns)); four e4m3 codes take the low 32 as signs and magnitude codes 0x20 .. 0x3f.
+(which the host chooses by tensor); four e4m3 codes take the low 32 as signs and magnitude codes 0x20 .. 0x3f.
 """
 
 import triton

@@ -20,6 +20,7 @@ registers, a step counts it once.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 NAN_SCORE = tl.constexpr(-1e30)
 
@@ -47,6 +48,7 @@ def index_score_decode(
     STAGES: tl.constexpr,
 ):
     """Grid (T, splits): split s scores blocks s, s + splits, ..."""
+    wait_for_inputs()
     COLUMNS: tl.constexpr = 16 if HEADS <= 16 else HEADS
     token = tl.program_id(0)
     position = tl.load(positions + token)
@@ -104,6 +106,7 @@ def index_score_prefill(
     TMA: tl.constexpr,
 ):
     """Grid (ceil(longest chunk * HEADS / BLOCK_M), ceil(most blocks / BLOCKS), B)."""
+    wait_for_inputs()
     sequence = tl.program_id(2)
     length = tl.load(seq_len + sequence)
     first_row = tl.program_id(0) * BLOCK_M
@@ -241,6 +244,7 @@ def select_blocks(
     WIDEST: tl.constexpr,  # no row has more blocks; above 1024 the kernel needs twice the registers
 ):
     """Grid (ceil(T * HEADS / ROWS),)."""
+    wait_for_inputs()
     first = tl.program_id(0) * ROWS
     row = first + tl.arange(0, ROWS)
     live = row < tokens * HEADS

@@ -14,6 +14,7 @@ Bound: memory, 2 bytes in and 2 bytes out per element of qkv.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 
 @triton.jit
@@ -26,6 +27,7 @@ def rope_angles(
     BLOCK_T: tl.constexpr,
 ):
     """Grid (ceil(T / BLOCK_T),). Positions reach 2^20: the angle is rounded to float32, its sine is a float64 one."""
+    wait_for_inputs()
     HALF: tl.constexpr = ROTARY // 2
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     pair = tl.arange(0, HALF)
@@ -62,6 +64,7 @@ def norm_rope_store(
     BLOCK_T: tl.constexpr,
 ):
     """Grid (ceil(T / BLOCK_T), query_heads + 2 * kv_heads + (index_heads + 1 if index_heads else 0))."""
+    wait_for_inputs()
     HALF: tl.constexpr = ROTARY // 2
     REST: tl.constexpr = HEAD_DIM - ROTARY
     head = tl.program_id(1)

@@ -11,7 +11,7 @@ on the matrix units. Decode is bound by reading w (3 MB), prefill by the three p
 
 import triton
 import triton.language as tl
-from dependent import wait_for_inputs
+from dependent import prefetch, wait_for_inputs
 from gemm.tile import split_range
 
 
@@ -31,11 +31,13 @@ def router_logits(
 
     x bf16 [T, K]; w f32 [E, K], E <= BLOCK_E; `partials` f32 [splits, T, E].
     """
-    wait_for_inputs()
     tokens = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     experts = tl.arange(0, BLOCK_E)
     begin, end = split_range(K, tl.program_id(1), tl.num_programs(1), BLOCK_K)
     w_rows = tl.minimum(experts, E - 1)
+    if end > begin:
+        prefetch(w + w_rows * K + begin, (end - begin) * 4)
+    wait_for_inputs()
     first = tl.zeros((BLOCK_E, BLOCK_T), dtype=tl.float32)
     rest = tl.zeros((BLOCK_E, BLOCK_T), dtype=tl.float32)
     for k in range(begin, end, BLOCK_K):
@@ -64,6 +66,8 @@ def router_choose(
     scores,
     ids,
     weights,
+    offsets,
+    rows,
     T,
     E,
     splits,
@@ -73,6 +77,7 @@ def router_choose(
     """Grid (T,). `partials` f32 [splits, T, E]; `bias` f32 [E]; `live` i32 [1] on the device: rows from there on are
     padding and get ids -1 and weights 0. Writes `scores` f32 [T, E] (null: not wanted), `ids` i32 [T, TOP_K] ascending
     and `weights` f32 [T, TOP_K] (sum 1, unscaled). NaN logits choose as if they were lowest and give NaN weights.
+    A single token's `offsets` and `rows` are written at once and group_rows is not needed; null: there are more tokens.
     """
     wait_for_inputs()
     token = tl.program_id(0)
@@ -101,6 +106,21 @@ def router_choose(
     if scores is not None:
         if scores.to(tl.int64) != 0:
             tl.store(scores + token.to(tl.int64) * E + experts, score, mask=valid)
+    if offsets is not None:
+        if offsets.to(tl.int64) != 0:
+            _group_one(chosen & alive, offsets, rows, experts, valid, E, TOP_K)
+
+
+@triton.jit
+def _group_one(chosen, offsets, rows, experts, valid, E, TOP_K: tl.constexpr):
+    """What group_rows makes of one token: its choices are in order already. `chosen` of nothing: a padded row."""
+    mine = chosen.to(tl.int32)
+    tl.store(offsets + experts, tl.cumsum(mine, 0) - mine, mask=valid)
+    count = tl.sum(mine, 0)
+    tl.store(offsets + E, count)
+    tl.store(offsets + E + 1, count + (count > 0).to(tl.int32))
+    lane = tl.arange(0, 2 * TOP_K)
+    tl.store(rows + lane, lane, mask=lane <= TOP_K)
 
 
 @triton.jit

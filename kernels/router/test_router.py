@@ -14,7 +14,7 @@ from router.router import group_rows, router_choose, router_logits  # noqa: E402
 TOP_K = 4
 
 
-def choose(logits, bias, live=None, parts=1):
+def choose(logits, bias, live=None, parts=1, offsets=None, rows=None):
     T, E = logits.shape
     live = T if live is None else live
     partials = np.zeros((parts, T, E), np.float32)
@@ -24,7 +24,7 @@ def choose(logits, bias, live=None, parts=1):
     weights = Tensor.poisoned((T, TOP_K), np.float32)
     launch(
         router_choose, (T,), Tensor(partials), Tensor(bias.astype(np.float32)), Tensor(np.array([live], np.int32)), scores, ids,
-        weights, T, E, parts, BLOCK_E=128, TOP_K=TOP_K,
+        weights, offsets, rows, T, E, parts, BLOCK_E=128, TOP_K=TOP_K,
     )
     return scores.array, ids.array, weights.array
 
@@ -74,6 +74,18 @@ def test_nan_stays_in_range_and_shows():
 def test_padding_chooses_nothing():
     _, ids, weights = choose(np.zeros((3, 8), np.float32), np.zeros(8), live=1)
     assert ids.tolist() == [[0, 1, 2, 3], [-1] * 4, [-1] * 4] and not weights[1:].any()
+
+
+def test_one_token_groups_itself():
+    random = np.random.default_rng(6)
+    for E, live in ((8, 1), (12, 1), (128, 1), (128, 0)):
+        offsets = Tensor.poisoned((E + 2,), np.int32)
+        rows = Tensor.poisoned((TOP_K + 1,), np.int32)
+        _, ids, _ = choose(random.standard_normal((1, E)).astype(np.float32), np.zeros(E), live, offsets=offsets, rows=rows)
+        wanted_offsets, wanted_rows = group(ids, E)
+        assert (offsets.array == wanted_offsets).all()
+        count = wanted_offsets[-1]
+        assert (rows.array[:count] == wanted_rows[:count]).all()
 
 
 def group(ids, E, block=32):

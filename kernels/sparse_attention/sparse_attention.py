@@ -23,6 +23,7 @@ items = seq_first_item[B] = the blocks of all chunks' contexts.
 
 import triton
 import triton.language as tl
+from dependent import wait_for_inputs
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -47,6 +48,7 @@ def sparse_attend_decode(
     STAGES: tl.constexpr,
 ):
     """Grid (T, kv_heads, SPLITS): split s attends to its ceil(TOPK / SPLITS) slots."""
+    wait_for_inputs()
     ROWS: tl.constexpr = 16 if GROUP < 16 else GROUP
     BLOCKS: tl.constexpr = (TOPK + SPLITS - 1) // SPLITS
     SCALE: tl.constexpr = LOG2_E / HEAD_DIM**0.5
@@ -108,6 +110,7 @@ def merge_partials(
     BLOCK_R: tl.constexpr,
 ):
     """Grid (ceil(rows / BLOCK_R),). Rows without any key (there are none) would become 0."""
+    wait_for_inputs()
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     live = row < rows
     first = (row // heads).to(tl.int64) * SPLITS * heads + row % heads
@@ -149,6 +152,7 @@ def sparse_count(
     BLOCK_T: tl.constexpr,
 ):
     """Grid (ceil(longest chunk / BLOCK_T), kv_heads, B)."""
+    wait_for_inputs()
     sequence = tl.program_id(2)
     kv_head = tl.program_id(1)
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -176,6 +180,7 @@ def sparse_offsets(
     BLOCK: tl.constexpr,
 ):
     """Grid (1,): running sum of the lengths, and zeroes for the next layer."""
+    wait_for_inputs()
     sum_before = tl.zeros((), tl.int32)
     index = tl.arange(0, BLOCK)
     for first in range(0, items, BLOCK):
@@ -202,6 +207,7 @@ def sparse_fill(
     BLOCK_T: tl.constexpr,
 ):
     """Grid (ceil(longest chunk / BLOCK_T), kv_heads, B)."""
+    wait_for_inputs()
     sequence = tl.program_id(2)
     kv_head = tl.program_id(1)
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -282,6 +288,7 @@ def sparse_attend_prefill(
     STAGES: tl.constexpr,
 ):
     """Grid (most blocks of a context, kv_heads * parts, B): part p of P takes tiles p, p + P, ... of its block's list."""
+    wait_for_inputs()
     TOKENS: tl.constexpr = ROWS // GROUP
     block = tl.program_id(0)
     kv_head = tl.program_id(1) % kv_heads

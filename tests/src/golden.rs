@@ -82,6 +82,25 @@ impl Case {
         self.arrays.get(name)
     }
 
+    /// Golden logits of every position. A large file holds those of a few positions and the hidden values of all; the head
+    /// is its checkpoint's.
+    pub fn all_logits(&self) -> Result<Array> {
+        let hidden = self.array("hidden")?;
+        if self.logits_positions()?.len() == hidden.shape[0] {
+            return Ok(self.array("logits")?.clone());
+        }
+        let (name, _) = self.name.split_once('/').context("a case is named CHECKPOINT/CASE")?;
+        let head = checkpoint(name)?;
+        let head = head.tensor("language_model.lm_head.weight")?;
+        let weights = values(Dtype::BF16, head.data)?;
+        let width = hidden.shape[1];
+        let vocab = weights.len() / width;
+        let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(x, w)| x * w).sum::<f32>();
+        let logits = |x| weights.chunks_exact(width).map(move |w| dot(x, w));
+        let data = hidden.data.chunks_exact(width).flat_map(logits).collect();
+        Ok(Array { shape: vec![hidden.shape[0], vocab], data })
+    }
+
     /// Positions whose logits the file holds: all, unless it says which.
     pub fn logits_positions(&self) -> Result<Vec<usize>> {
         match self.get("positions") {

@@ -71,19 +71,15 @@ struct Filler<'a> {
 }
 
 impl Synthesise for Filler<'_> {
-    fn fill(&self, stream: &Stream, values: Region, format: Format, columns: usize, seed: u64) -> Result<()> {
+    fn fill(&self, stream: &Stream, values: Region, format: Format, deviation: f32, seed: u64) -> Result<()> {
         let variant = match format {
             Format::F32 => FillSyntheticVariant::F32,
             Format::Bf16 => FillSyntheticVariant::Bf16,
             Format::Mxfp8 => FillSyntheticVariant::E4m3,
         };
         let words = values.bytes / 4;
-        let arguments = FillSyntheticArguments {
-            out: values.pointer,
-            words: words as i64,
-            seed: seed as i64,
-            deviation: 1.0 / (columns as f32).sqrt(),
-        };
+        let arguments =
+            FillSyntheticArguments { out: values.pointer, words: words as i64, seed: seed as i64, deviation };
         let queue = Queue { launcher: self.launcher, stream: stream.handle() };
         let grid = [blocks(words as usize, FillSynthetic::BLOCK), 1, 1];
         launched(self.kernels.fill_synthetic.launch(&queue, grid, variant, &arguments))

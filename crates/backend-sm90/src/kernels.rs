@@ -1601,6 +1601,10 @@ pub struct RouterChooseArguments {
     pub ids: DevicePointer,
     /// `*f32`, a multiple of 16.
     pub weights: DevicePointer,
+    /// `*i32`, a multiple of 4, or null.
+    pub offsets: DevicePointer,
+    /// `*i32`, a multiple of 16, or null.
+    pub rows: DevicePointer,
     /// `i32`.
     pub t: i32,
     /// `i32`.
@@ -1617,7 +1621,7 @@ impl RouterChoose {
     /// Arguments and variants as the pack must have them.
     pub const CONTRACT: Contract = Contract {
         kernel: "router_choose",
-        text: "router_choose(partials: *f32 @16, bias: *f32 @16, live: *i32 @4, scores: *f32 @16 null, ids: *i32 @16, weights: *f32 @16, T: i32, E: i32, splits: i32)",
+        text: "router_choose(partials: *f32 @16, bias: *f32 @16, live: *i32 @4, scores: *f32 @16 null, ids: *i32 @16, weights: *f32 @16, offsets: *i32 @4 null, rows: *i32 @16 null, T: i32, E: i32, splits: i32)",
         variants: &[],
     };
 
@@ -1644,6 +1648,8 @@ impl RouterChoose {
         list.nullable_pointer("scores", arguments.scores, 16)?;
         list.pointer("ids", arguments.ids, 16)?;
         list.pointer("weights", arguments.weights, 16)?;
+        list.nullable_pointer("offsets", arguments.offsets, 4)?;
+        list.nullable_pointer("rows", arguments.rows, 16)?;
         list.i32("T", arguments.t, 1)?;
         list.i32("E", arguments.e, 1)?;
         list.i32("splits", arguments.splits, 1)?;

@@ -241,3 +241,16 @@ fn push_vision(table: &mut Table, vision: &VisionConfig, text_hidden: usize) {
     table.vision_pair("patch_merge_mlp.linear_1", &[projector, merged]);
     table.vision_pair("patch_merge_mlp.linear_2", &[text_hidden, projector]);
 }
+
+/// Standard deviation of synthetic weights. Products keep the size of their input, but what a layer adds stays small beside
+/// the token's own embedding and no expert is preferred: tokens then choose as many different experts as trained weights
+/// make them, and so as many weights are read. `name` is canonical, `columns` of this rank.
+pub fn synthetic_deviation(name: &str, columns: usize) -> f32 {
+    let keeping = 1.0 / (columns as f32).sqrt();
+    match name.rsplit('.').find(|part| *part != "weight") {
+        Some("embed_tokens") => 1.0,
+        Some("e_score_correction_bias") => 0.0,
+        Some("o_proj" | "down_proj" | "w2") => keeping / 16.0,
+        _ => keeping,
+    }
+}

@@ -196,23 +196,17 @@ fn logits(found: &Tap, case: &Case, exact: bool, clean: &[bool]) -> Result<()> {
         }
         return Ok(());
     }
-    rounded_logits(found, wanted, &positions, clean)
+    rounded_logits(found, &case.all_logits()?, clean)
 }
 
 /// On positions where every choice matched: relative rms over all of them, and how often the best token is the same.
-fn rounded_logits(found: &Tap, wanted: &Array, positions: &[usize], clean: &[bool]) -> Result<()> {
-    let pairs: Vec<(&[f32], &[f32])> = positions
-        .iter()
-        .enumerate()
-        .filter(|&(_, &position)| clean[position])
-        .map(|(index, &position)| (row(found, position), wanted.row(index)))
+fn rounded_logits(found: &Tap, wanted: &Array, clean: &[bool]) -> Result<()> {
+    let positions = clean.len();
+    let pairs: Vec<(&[f32], &[f32])> = (0..positions)
+        .filter(|&position| clean[position])
+        .map(|position| (row(found, position), wanted.row(position)))
         .collect();
-    ensure!(
-        pairs.len() * 2 > positions.len(),
-        "choices match at {} of {} positions only",
-        pairs.len(),
-        positions.len()
-    );
+    ensure!(pairs.len() * 2 > positions, "choices match at {} of {positions} positions only", pairs.len());
     let (all_found, all_wanted): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
     let off = rel_rms(&all_found.concat(), &all_wanted.concat());
     ensure!(

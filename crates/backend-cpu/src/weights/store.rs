@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use m3_abi::types::{FORMAT_BF16, FORMAT_F32, FORMAT_MXFP8};
 use m3_abi::{Error, Result, TensorView};
 use m3_model::checkpoint::row_major_strides;
+use m3_model::names::synthetic_deviation;
 use rayon::prelude::*;
 
 use crate::kernels::convert::f32_to_bf16;
@@ -90,18 +91,18 @@ impl Store {
             group_offset: tensor.group_offset as usize,
         };
         if tensor.data.is_null() {
-            self.synthesise(&mut view, tensor.seed);
+            self.synthesise(&mut view, tensor.name, tensor.seed);
         } else if format == Format::Mxfp8 && (tensor.scale.is_null() || view.group_offset >= GROUP) {
             return refuse(tensor, format!("MXFP8 needs scales and a group offset below {GROUP}"));
         }
         Ok(view)
     }
 
-    /// Fills memory of the view's shape with values of about 1 / sqrt(columns), the same for the same seed.
-    fn synthesise(&mut self, view: &mut Matrix, seed: u64) {
+    /// Fills memory of the view's shape, the same for the same name and seed.
+    fn synthesise(&mut self, view: &mut Matrix, name: &str, seed: u64) {
         view.row_stride = view.cols;
         let mut values = vec![0u32; (view.rows * view.cols * value_bytes(view.format)).div_ceil(4)];
-        let deviation = 1.0 / (view.cols as f32).sqrt();
+        let deviation = synthetic_deviation(name, view.cols);
         values.par_chunks_mut(4096).enumerate().for_each(|(chunk, words)| {
             let mut random = Noise(seed.wrapping_add((chunk as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
             words.iter_mut().for_each(|word| *word = random.word(view.format, deviation));

@@ -77,8 +77,12 @@ impl Rank {
 
     pub(super) fn run_moe(&mut self, layer: usize, ffn: &Ffn<Matrix>) -> Result<()> {
         let Ffn::Moe { router, bias, experts } = ffn else { unreachable!("the layer plan says MoE") };
-        self.route(router, bias)?;
-        self.group()?;
+        // One token's choices are in order already: its choice writes what grouping would.
+        let single = self.run.counts.tokens == 1;
+        self.route(router, bias, single)?;
+        if !single {
+            self.group()?;
+        }
         let shape = MoeShape::experts(self.run.counts.tokens, &self.dims);
         let buffers = self.work.buffers;
         let grouped = Grouped {
@@ -95,7 +99,7 @@ impl Rank {
         self.tap_routing(layer)
     }
 
-    fn route(&self, router: &Matrix, bias: &Matrix) -> Result<()> {
+    fn route(&self, router: &Matrix, bias: &Matrix, single: bool) -> Result<()> {
         let (tokens, buffers, dims) = (self.run.counts.tokens, &self.work.buffers, &self.dims);
         let splits = router_splits(tokens, dims);
         let variant =
@@ -111,6 +115,7 @@ impl Rank {
         let grid = [blocks(tokens, variant.block_t()), splits as u32, 1];
         launched(self.kernels.router_logits.launch(&self.queue(), grid, variant, &arguments))?;
         let scores = if self.taps.is_on() { buffers.router_scores.pointer } else { DevicePointer::NULL };
+        let if_single = |pointer| if single { pointer } else { DevicePointer::NULL };
         let arguments = RouterChooseArguments {
             partials: buffers.router_partials.pointer,
             bias: bias.values,
@@ -118,6 +123,8 @@ impl Rank {
             scores,
             ids: buffers.routed.pointer,
             weights: buffers.routed_weights.pointer,
+            offsets: if_single(buffers.group_offsets.pointer),
+            rows: if_single(buffers.group_rows.pointer),
             t: tokens as i32,
             e: dims.num_experts as i32,
             splits: splits as i32,

@@ -14,6 +14,7 @@ use m3_gpu::memory::Region;
 use m3_gpu::stream::Stream;
 use m3_gpu::upload::{Source as Rows, UploadSettings, Uploader};
 use m3_model::formats::{Format, MX_GROUP, WeightRows};
+use m3_model::names::synthetic_deviation;
 
 use super::Weights;
 use super::place::{MatrixPlan, Place, WeightPlan};
@@ -23,8 +24,8 @@ const SHOWN: usize = 10;
 
 /// Fills a dense tensor on the device from a seed.
 pub(crate) trait Synthesise {
-    /// `values` holds `rows x columns` values of `format`.
-    fn fill(&self, stream: &Stream, values: Region, format: Format, columns: usize, seed: u64) -> Result<()>;
+    /// `values` gets values of `format` with mean 0 and a standard deviation of `deviation`; MXFP8 codes have their own.
+    fn fill(&self, stream: &Stream, values: Region, format: Format, deviation: f32, seed: u64) -> Result<()>;
 }
 
 /// A rank between `open` and `ready`.
@@ -64,10 +65,11 @@ impl Loading {
             return refuse(tensor, format!("it is {}, its matrix is {}", source.format, matrix.format));
         }
         if tensor.data.is_null() {
+            let deviation = synthetic_deviation(tensor.name, place.columns);
             if let Some(scales) = scales {
-                self.stream.fill(scales, synthetic_scale(place.columns))?;
+                self.stream.fill(scales, synthetic_scale(deviation))?;
             }
-            return synthesise.fill(&self.stream, values, matrix.format, place.columns, tensor.seed);
+            return synthesise.fill(&self.stream, values, matrix.format, deviation, tensor.seed);
         }
         if source.format != matrix.format {
             return Ok(self.stream.upload_values(values, &source.rows().to_f32())?);
@@ -115,9 +117,9 @@ fn regions(arena: &Arena, matrix: &MatrixPlan, place: &Place) -> Result<(Region,
     Ok((values, scales))
 }
 
-/// The scale byte of synthetic MXFP8 values: their codes have a deviation of about 0.6, and 1 / sqrt(columns) is wanted.
-fn synthetic_scale(columns: usize) -> u8 {
-    (127.0 - (0.6 * (columns as f32).sqrt()).log2()).round() as u8
+/// The scale byte of synthetic MXFP8 values: their codes have a deviation of about 0.6.
+fn synthetic_scale(deviation: f32) -> u8 {
+    (127.0 + (deviation / 0.6).log2()).round() as u8
 }
 
 /// A checked tensor view.

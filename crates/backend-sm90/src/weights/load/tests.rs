@@ -27,7 +27,7 @@ fn loading(config: &ModelConfig, tp: usize, rank: usize) -> (Device, ShardPlan, 
 struct NoFill;
 
 impl Synthesise for NoFill {
-    fn fill(&self, _: &Stream, _: Region, _: Format, _: usize, _: u64) -> Result<()> {
+    fn fill(&self, _: &Stream, _: Region, _: Format, _: f32, _: u64) -> Result<()> {
         Err(Error::Fatal("filled".to_owned()))
     }
 }
