@@ -3,8 +3,9 @@
 A row with `launch_pdl = true` is launched that way (programmatic dependent launch), and its kernel must call `wait_for_inputs()` before
 it touches memory that another kernel writes: it lets the next one begin to start, then waits until everything ahead has
 ended and can be seen. Every program of every such kernel waits, so "the one ahead has ended" means that all before it have.
-What is saved is the time between two kernels, and with `prefetch` the time in which nobody reads weights. Without the option,
-and in the interpreter, both do nothing.
+What is saved is the time between two kernels. Products do not start early: their programs would be placed around those that
+still wait, several on one multiprocessor and none on another, which costs more. Without the option, and in the interpreter,
+it does nothing.
 """
 
 import os
@@ -21,17 +22,3 @@ def wait_for_inputs():
     if ON_DEVICE:
         gdc_launch_dependents()
         gdc_wait()
-
-
-@triton.jit
-def prefetch(addresses, num_bytes):
-    """Asks L2 for `num_bytes` from each of `addresses`, pointers to weights; both divide by 16. Waits for nothing."""
-    if ON_DEVICE:
-        tl.inline_asm_elementwise(
-            "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
-            "=r,l,r",
-            [addresses.to(tl.int64), num_bytes],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )

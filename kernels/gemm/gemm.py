@@ -7,11 +7,8 @@ wide tiles without a split: bound by the matrix units.
 
 import triton
 import triton.language as tl
-from dependent import prefetch, wait_for_inputs
+from dependent import wait_for_inputs
 from gemm.tile import split_range, sum_parts, tile_product
-
-# Weights up to this many values fit into L2 beside everything else; larger ones are not asked for ahead of time.
-PREFETCHED = tl.constexpr(24 * 1024 * 1024)
 
 
 @triton.jit
@@ -20,15 +17,6 @@ def _store(out, values, places, valid, OUT_F32: tl.constexpr):
         tl.store(out + places, values, mask=valid)
     else:
         tl.store(out + places, values.to(tl.bfloat16), mask=valid)
-
-
-@triton.jit
-def _prefetch_rows(w, rows, begin, end, K, FORMAT: tl.constexpr):
-    """This program's weights, each row in two halves so that every thread has one to ask for."""
-    WIDTH: tl.constexpr = 2 if FORMAT == 0 else 1
-    half = (end - begin) // 2
-    columns = begin + tl.arange(0, 2) * half
-    prefetch(w + rows[:, None] * K + columns[None, :], half * WIDTH)
 
 
 @triton.jit
@@ -57,6 +45,7 @@ def gemm(
     the first launch and after every launch; neither is touched with one split. Choose splits by N and K alone: a row's result then does
     not depend on M.
     """
+    wait_for_inputs()
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     tile = tl.program_id(0)
@@ -72,9 +61,6 @@ def gemm(
     begin, end = 0, K
     if SPLIT:
         begin, end = split_range(K, tl.program_id(1), tl.num_programs(1), BLOCK_K)
-        if (end > begin) & (N.to(tl.int64) * K <= PREFETCHED):
-            _prefetch_rows(w, w_rows, begin, end, K, FORMAT)
-    wait_for_inputs()
     acc = tile_product(
         x, m.to(tl.int64), m < M, w, scales, w_rows, begin, end, K, BLOCK_M, BLOCK_N, BLOCK_K, FORMAT, SWAP
     )

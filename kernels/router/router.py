@@ -11,7 +11,7 @@ on the matrix units. Decode is bound by reading w (3 MB), prefill by the three p
 
 import triton
 import triton.language as tl
-from dependent import prefetch, wait_for_inputs
+from dependent import wait_for_inputs
 from gemm.tile import split_range
 
 
@@ -31,13 +31,11 @@ def router_logits(
 
     x bf16 [T, K]; w f32 [E, K], E <= BLOCK_E; `partials` f32 [splits, T, E].
     """
+    wait_for_inputs()
     tokens = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     experts = tl.arange(0, BLOCK_E)
     begin, end = split_range(K, tl.program_id(1), tl.num_programs(1), BLOCK_K)
     w_rows = tl.minimum(experts, E - 1)
-    if end > begin:
-        prefetch(w + w_rows * K + begin, (end - begin) * 4)
-    wait_for_inputs()
     first = tl.zeros((BLOCK_E, BLOCK_T), dtype=tl.float32)
     rest = tl.zeros((BLOCK_E, BLOCK_T), dtype=tl.float32)
     for k in range(begin, end, BLOCK_K):
