@@ -123,6 +123,9 @@ fn write_shard(
             done.copied += 1;
         }
     }
+    // The writer makes its file for the owner alone; others serve from it, as far as the process's mask lets them.
+    let written = |source| ConvertError::Write { path: path.to_owned(), source };
+    let rights = std::fs::File::create(path).and_then(|file| file.metadata()).map_err(written)?.permissions();
     let failed = |source| ConvertError::File { path: path.to_owned(), source };
     let mut views = Vec::with_capacity(stored.len());
     for tensor in &stored {
@@ -131,7 +134,8 @@ fn write_shard(
         let view = TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).map_err(failed)?;
         views.push((tensor.name.as_str(), view));
     }
-    safetensors::serialize_to_file(views, None, path).map_err(failed)
+    safetensors::serialize_to_file(views, None, path).map_err(failed)?;
+    std::fs::set_permissions(path, rights).map_err(written)
 }
 
 fn shape(tensor: &TensorData<'_>) -> Vec<usize> {

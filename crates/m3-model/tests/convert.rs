@@ -81,6 +81,16 @@ fn tokenizer_and_template_come_along_and_the_config_says_what_was_left_out() {
     assert!(!ignored.iter().any(|name| name == "language_model.model.layers.0.block_sparse_moe.gate"));
 }
 
+#[cfg(unix)]
+#[test]
+fn whoever_may_read_the_twins_config_may_read_its_weights() {
+    use std::os::unix::fs::PermissionsExt;
+    let out = tempfile::tempdir().unwrap();
+    converted(out.path());
+    let rights = |name| std::fs::metadata(out.path().join(name)).unwrap().permissions().mode();
+    assert_eq!(rights("model.safetensors"), rights("config.json"));
+}
+
 #[test]
 fn mxfp8_sources_and_full_folders_are_refused_by_name() {
     let out = tempfile::tempdir().unwrap();

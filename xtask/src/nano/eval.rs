@@ -21,6 +21,9 @@ const QUICK: &[&str] = &[
     "0.8",
 ];
 
+/// The same of the twin that `m3 convert` makes: enough to notice weights that were read wrongly.
+const QUICK_TWIN: &[&str] = &["--count", "24", "--rows", "1,2,4", "--least", "0.8"];
+
 /// What is measured.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -48,7 +51,15 @@ pub(crate) fn evaluate(root: &Path, arguments: &Arguments) -> Result<()> {
 /// features of what it depends on, all over again.
 pub(crate) fn quick(root: &Path) -> Result<()> {
     cargo(root, &["build", "--workspace"])?;
-    served(root, "debug/m3", None, QUICK)
+    served(root, "debug/m3", None, QUICK)?;
+    let twin = target_folder(root).join("m3-nano-mxfp8");
+    if twin.exists() {
+        std::fs::remove_dir_all(&twin)?;
+    }
+    let twin = twin.display().to_string();
+    let binary = target_folder(root).join("debug/m3").display().to_string();
+    run(root, &binary, &["convert", "models/m3-nano", "--to", "mxfp8", "--out", &twin])?;
+    served(root, "debug/m3", Some(&twin), QUICK_TWIN)
 }
 
 fn served(root: &Path, program: &str, model: Option<&str>, rest: &[&str]) -> Result<()> {
