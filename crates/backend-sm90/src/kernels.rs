@@ -278,6 +278,9 @@ pub const CONTRACTS: &[Contract] = &[
     MoeDownBf16::CONTRACT,
     MoeUpMxfp8::CONTRACT,
     MoeDownMxfp8::CONTRACT,
+    MoeUpStream::CONTRACT,
+    MoeDownStream::CONTRACT,
+    GemmStream::CONTRACT,
     MoeCombine::CONTRACT,
     RopeAngles::CONTRACT,
     NormRopeStore::CONTRACT,
@@ -323,6 +326,9 @@ pub struct Kernels {
     pub moe_down_bf16: MoeDownBf16,
     pub moe_up_mxfp8: MoeUpMxfp8,
     pub moe_down_mxfp8: MoeDownMxfp8,
+    pub moe_up_stream: MoeUpStream,
+    pub moe_down_stream: MoeDownStream,
+    pub gemm_stream: GemmStream,
     pub moe_combine: MoeCombine,
     pub rope_angles: RopeAngles,
     pub norm_rope_store: NormRopeStore,
@@ -370,6 +376,9 @@ impl Kernels {
             moe_down_bf16: MoeDownBf16(KernelSet::load(&mut loader, MoeDownBf16::CONTRACT)?),
             moe_up_mxfp8: MoeUpMxfp8(KernelSet::load(&mut loader, MoeUpMxfp8::CONTRACT)?),
             moe_down_mxfp8: MoeDownMxfp8(KernelSet::load(&mut loader, MoeDownMxfp8::CONTRACT)?),
+            moe_up_stream: MoeUpStream(KernelSet::load(&mut loader, MoeUpStream::CONTRACT)?),
+            moe_down_stream: MoeDownStream(KernelSet::load(&mut loader, MoeDownStream::CONTRACT)?),
+            gemm_stream: GemmStream(KernelSet::load(&mut loader, GemmStream::CONTRACT)?),
             moe_combine: MoeCombine(KernelSet::load(&mut loader, MoeCombine::CONTRACT)?),
             rope_angles: RopeAngles(KernelSet::load(&mut loader, RopeAngles::CONTRACT)?),
             norm_rope_store: NormRopeStore(KernelSet::load(&mut loader, NormRopeStore::CONTRACT)?),
@@ -2559,6 +2568,207 @@ impl MoeDownMxfp8 {
         list.i32("I", arguments.i, 16)?;
         list.i32("groups", arguments.groups, 1)?;
         self.0.launch(queue, grid, variant as usize, &mut list)
+    }
+}
+
+/// Arguments of [`MoeUpStream`].
+#[derive(Clone, Copy, Debug)]
+pub struct MoeUpStreamArguments {
+    /// `*bf16`, a multiple of 16.
+    pub x: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub w: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub scales: DevicePointer,
+    /// `*i32`, a multiple of 4.
+    pub offsets: DevicePointer,
+    /// `*i32`, a multiple of 4.
+    pub rows: DevicePointer,
+    /// `*bf16`, a multiple of 16.
+    pub inner: DevicePointer,
+    /// `i32`.
+    pub t: i32,
+    /// `i32`, a multiple of 128.
+    pub k: i32,
+    /// `i32`, a multiple of 16.
+    pub i: i32,
+    /// `i32`.
+    pub groups: i32,
+    /// `i32`.
+    pub top_k: i32,
+    /// `f32`.
+    pub alpha: f32,
+    /// `f32`.
+    pub limit: f32,
+}
+
+/// `kernels/moe/stream.cu`, function `moe_up_stream`.
+#[derive(Clone, Debug)]
+pub struct MoeUpStream(KernelSet);
+
+impl MoeUpStream {
+    /// Arguments and variants as the pack must have them.
+    pub const CONTRACT: Contract = Contract {
+        kernel: "moe_up_stream",
+        text: "moe_up_stream(x: *bf16 @16, w: *u8 @16, scales: *u8 @16, offsets: *i32 @4, rows: *i32 @4, inner: *bf16 @16, T: i32, K: i32 @128, I: i32 @16, groups: i32, top_k: i32, alpha: f32, limit: f32)",
+        variants: &[],
+    };
+
+    /// Compiled in.
+    pub const TILES: u32 = 2;
+
+    /// Whether it was compiled for the loaded shape.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.0.has(0)
+    }
+
+    /// Checks the arguments and puts one launch into the queue.
+    pub fn launch(
+        &self,
+        queue: &Queue<'_>,
+        grid: [u32; 3],
+        arguments: &MoeUpStreamArguments,
+    ) -> Result<(), LaunchError> {
+        let mut list = ArgumentList::new("moe_up_stream");
+        list.pointer("x", arguments.x, 16)?;
+        list.pointer("w", arguments.w, 16)?;
+        list.pointer("scales", arguments.scales, 16)?;
+        list.pointer("offsets", arguments.offsets, 4)?;
+        list.pointer("rows", arguments.rows, 4)?;
+        list.pointer("inner", arguments.inner, 16)?;
+        list.i32("T", arguments.t, 1)?;
+        list.i32("K", arguments.k, 128)?;
+        list.i32("I", arguments.i, 16)?;
+        list.i32("groups", arguments.groups, 1)?;
+        list.i32("top_k", arguments.top_k, 1)?;
+        list.f32(arguments.alpha)?;
+        list.f32(arguments.limit)?;
+        self.0.launch(queue, grid, 0, &mut list)
+    }
+}
+
+/// Arguments of [`MoeDownStream`].
+#[derive(Clone, Copy, Debug)]
+pub struct MoeDownStreamArguments {
+    /// `*bf16`, a multiple of 16.
+    pub inner: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub w: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub scales: DevicePointer,
+    /// `*i32`, a multiple of 4.
+    pub offsets: DevicePointer,
+    /// `*i32`, a multiple of 4.
+    pub rows: DevicePointer,
+    /// `*bf16`, a multiple of 16.
+    pub y: DevicePointer,
+    /// `i32`, a multiple of 16.
+    pub n: i32,
+    /// `i32`, a multiple of 128.
+    pub i: i32,
+    /// `i32`.
+    pub groups: i32,
+}
+
+/// `kernels/moe/stream.cu`, function `moe_down_stream`.
+#[derive(Clone, Debug)]
+pub struct MoeDownStream(KernelSet);
+
+impl MoeDownStream {
+    /// Arguments and variants as the pack must have them.
+    pub const CONTRACT: Contract = Contract {
+        kernel: "moe_down_stream",
+        text: "moe_down_stream(inner: *bf16 @16, w: *u8 @16, scales: *u8 @16, offsets: *i32 @4, rows: *i32 @4, y: *bf16 @16, N: i32 @16, I: i32 @128, groups: i32)",
+        variants: &[],
+    };
+
+    /// Compiled in.
+    pub const TILES: u32 = 2;
+
+    /// Whether it was compiled for the loaded shape.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.0.has(0)
+    }
+
+    /// Checks the arguments and puts one launch into the queue.
+    pub fn launch(
+        &self,
+        queue: &Queue<'_>,
+        grid: [u32; 3],
+        arguments: &MoeDownStreamArguments,
+    ) -> Result<(), LaunchError> {
+        let mut list = ArgumentList::new("moe_down_stream");
+        list.pointer("inner", arguments.inner, 16)?;
+        list.pointer("w", arguments.w, 16)?;
+        list.pointer("scales", arguments.scales, 16)?;
+        list.pointer("offsets", arguments.offsets, 4)?;
+        list.pointer("rows", arguments.rows, 4)?;
+        list.pointer("y", arguments.y, 16)?;
+        list.i32("N", arguments.n, 16)?;
+        list.i32("I", arguments.i, 128)?;
+        list.i32("groups", arguments.groups, 1)?;
+        self.0.launch(queue, grid, 0, &mut list)
+    }
+}
+
+/// Arguments of [`GemmStream`].
+#[derive(Clone, Copy, Debug)]
+pub struct GemmStreamArguments {
+    /// `*bf16`, a multiple of 16.
+    pub x: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub w: DevicePointer,
+    /// `*u8`, a multiple of 16.
+    pub scales: DevicePointer,
+    /// `*bf16`, a multiple of 16.
+    pub out: DevicePointer,
+    /// `i32`.
+    pub m: i32,
+    /// `i32`, a multiple of 16.
+    pub n: i32,
+    /// `i32`, a multiple of 128.
+    pub k: i32,
+}
+
+/// `kernels/moe/stream.cu`, function `gemm_stream`.
+#[derive(Clone, Debug)]
+pub struct GemmStream(KernelSet);
+
+impl GemmStream {
+    /// Arguments and variants as the pack must have them.
+    pub const CONTRACT: Contract = Contract {
+        kernel: "gemm_stream",
+        text: "gemm_stream(x: *bf16 @16, w: *u8 @16, scales: *u8 @16, out: *bf16 @16, M: i32, N: i32 @16, K: i32 @128)",
+        variants: &[],
+    };
+
+    /// Compiled in.
+    pub const TILES: u32 = 2;
+
+    /// Whether it was compiled for the loaded shape.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.0.has(0)
+    }
+
+    /// Checks the arguments and puts one launch into the queue.
+    pub fn launch(
+        &self,
+        queue: &Queue<'_>,
+        grid: [u32; 3],
+        arguments: &GemmStreamArguments,
+    ) -> Result<(), LaunchError> {
+        let mut list = ArgumentList::new("gemm_stream");
+        list.pointer("x", arguments.x, 16)?;
+        list.pointer("w", arguments.w, 16)?;
+        list.pointer("scales", arguments.scales, 16)?;
+        list.pointer("out", arguments.out, 16)?;
+        list.i32("M", arguments.m, 1)?;
+        list.i32("N", arguments.n, 16)?;
+        list.i32("K", arguments.k, 128)?;
+        self.0.launch(queue, grid, 0, &mut list)
     }
 }
 

@@ -8,6 +8,7 @@ mod attention;
 mod ffn;
 mod head;
 mod linear;
+mod stream;
 pub(crate) mod tiles;
 pub(crate) mod work;
 

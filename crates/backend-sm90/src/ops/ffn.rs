@@ -9,6 +9,7 @@ use m3_model::formats::Format;
 use m3_model::taps::TapPoint;
 
 use super::linear::has_whole_words;
+use super::stream::streams;
 use super::tiles::{Moe, MoeShape, Tile};
 use super::{Rank, blocks, launched};
 use crate::dims::Dims;
@@ -40,19 +41,19 @@ pub(super) fn router_part_rows(tokens: usize, dims: &Dims) -> usize {
 
 /// A grouped product: which rows, how many groups, where they stand.
 #[derive(Clone, Copy)]
-struct Grouped {
-    launch: Moe,
-    shape: MoeShape,
-    offsets: DevicePointer,
-    rows: DevicePointer,
-    out: DevicePointer,
+pub(super) struct Grouped {
+    pub(super) launch: Moe,
+    pub(super) shape: MoeShape,
+    pub(super) offsets: DevicePointer,
+    pub(super) rows: DevicePointer,
+    pub(super) out: DevicePointer,
     is_dense: bool,
 }
 
 impl Grouped {
     /// Blocks of `each` columns for every tile of rows that can occur; the variant says how wide it is, which differs
     /// between formats.
-    fn blocks(&self, columns: usize, each: u32) -> u32 {
+    pub(super) fn blocks(&self, columns: usize, each: u32) -> u32 {
         blocks(columns, each) * self.shape.most_tiles(self.launch.tile.rows()) as u32
     }
 }
@@ -167,8 +168,11 @@ impl Rank {
 
     fn up(&self, w: &Matrix, grouped: &Grouped) -> Result<()> {
         let Grouped { launch, shape, offsets, rows, is_dense, .. } = *grouped;
-        let (partials, counters) = self.parts_of(launch.tile);
         let (x, inner) = (self.work.buffers.normed.pointer, self.work.buffers.inner.pointer);
+        if streams(w, grouped) {
+            return self.up_stream(x, w, grouped);
+        }
+        let (partials, counters) = self.parts_of(launch.tile);
         let (t, k, i) = (shape.tokens as i32, w.columns as i32, shape.width as i32);
         let groups = shape.experts as i32 + 1;
         let (alpha, limit) = (self.config.swiglu_alpha, self.config.swiglu_limit);
@@ -221,6 +225,9 @@ impl Rank {
     }
 
     fn down(&self, w: &Matrix, grouped: &Grouped) -> Result<()> {
+        if streams(w, grouped) {
+            return self.down_stream(w, grouped);
+        }
         let Grouped { launch, shape, offsets, rows, out: y, .. } = *grouped;
         let inner = self.work.buffers.inner.pointer;
         let (n, i, groups) = (shape.hidden as i32, shape.width as i32, shape.experts as i32 + 1);

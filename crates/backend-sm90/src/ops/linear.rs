@@ -4,6 +4,7 @@ use m3_abi::{Error, Result};
 use m3_gpu::launch::DevicePointer;
 use m3_model::formats::Format;
 
+use super::stream::gemm_streams;
 use super::tiles::{Gemm, Tile};
 use super::{Rank, blocks, launched};
 use crate::kernels::{
@@ -25,6 +26,9 @@ fn grid_of(launch: &Gemm, (m, block_m): (i32, u32), (n, block_n): (i32, u32)) ->
 impl Rank {
     /// bf16 out.
     pub(super) fn gemm(&self, x: DevicePointer, w: &Matrix, out: DevicePointer, m: usize) -> Result<()> {
+        if gemm_streams(w, m) {
+            return self.gemm_stream(x, w, out, m);
+        }
         let launch = Gemm::new(m, w.rows, w.columns);
         let (partials, counters) = self.parts_of(launch.tile);
         let (m, n, k) = (m as i32, w.rows as i32, w.columns as i32);
