@@ -15,7 +15,10 @@ use m3_core::text::exact;
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+/// Bytes above which a body is not parsed between the packets of other clients' streams.
+const LARGE: usize = 64 << 10;
+
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -26,7 +29,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
             }
             ApiError::new(rejection.status(), lower_first(&rejection.body_text())).with_code("bad_body")
         })?;
-        parse(&bytes).map(JsonBody)
+        if bytes.len() <= LARGE {
+            return parse(&bytes).map(JsonBody);
+        }
+        let parsed = tokio::task::spawn_blocking(move || parse(&bytes)).await;
+        let failed = || ApiError::engine("the server failed on this request; its log says more");
+        parsed.unwrap_or_else(|_| Err(failed())).map(JsonBody)
     }
 }
 

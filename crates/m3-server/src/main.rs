@@ -39,7 +39,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
     match parsed.command {
         Command::Serve => {
             let options = Options::read(parsed)?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let runtime = socket_threads().enable_all().build()?;
             let scheme = if options.http.access.tls.is_some() { "https" } else { "http" };
             let bound = |address| println!("listening on {scheme}://{address}");
             let result = runtime.block_on(serve::serve(options, bound));
@@ -66,6 +66,16 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
         Command::Convert => tools::convert(parsed),
         Command::Media => tools::media(parsed),
     }
+}
+
+/// Threads for the sockets: half of the processors, and at most eight. A step wakes hundreds of streams for a few
+/// microseconds each; more threads mostly wake each other, and the engine and the ranks want processors too. What takes
+/// long (templates, large bodies, grammars, pictures) runs in threads of its own.
+fn socket_threads() -> tokio::runtime::Builder {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads((processors / 2).clamp(1, 8));
+    builder
 }
 
 #[expect(clippy::print_stderr, reason = "a program's last words")]

@@ -50,6 +50,53 @@ async fn every_refusal_has_openai_s_shape() {
     assert!(server.metric("m3_http_errors_total", "4xx").await >= 14.0);
 }
 
+/// Nothing in a tool or in the choice of one is ignored without a word, whichever API it comes through; what the
+/// official clients send is no surprise.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_tools_and_of_their_choice_are_known_or_refused_by_name() {
+    let server = Server::start(support::says("fine"), &[]).await;
+    let function = json!({"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true});
+    let flat = extended(&function, &json!({"type": "function"}));
+    let block = json!({"name": "f", "description": "d", "input_schema": {"type": "object"}, "type": "custom",
+        "cache_control": {"type": "ephemeral"}});
+    let chat = json!({"messages": user("hi"), "tools": [{"type": "function", "function": function}]});
+    let response = json!({"input": "hi", "tools": [flat]});
+    let message = json!({"messages": user("hi"), "max_tokens": 8, "tools": [block]});
+    for (path, body) in [(CHAT, &chat), ("/v1/responses", &response), ("/v1/messages", &message)] {
+        server.good(path, body.clone()).await;
+    }
+    for (path, body, place, param) in [
+        (CHAT, &chat, "/tools/0", "tools[0].odd"),
+        (CHAT, &chat, "/tools/0/function", "tools[0].function.odd"),
+        ("/v1/responses", &response, "/tools/0", "tools[0].odd"),
+        ("/v1/messages", &message, "/tools/0", "tools[0].odd"),
+    ] {
+        let mut body = body.clone();
+        body.pointer_mut(place).unwrap()["odd"] = json!(1);
+        let (status, answer) = server.post(path, body).await;
+        assert_eq!(status, 400, "{path}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("\"odd\""), "{path}: {answer}");
+        assert!(path == "/v1/messages" || answer["error"]["param"] == param, "{path}: {answer}");
+    }
+    for (path, body, choice, param) in [
+        (CHAT, &chat, json!({"type": "function", "function": {"name": "f"}, "odd": 1}), "tool_choice.odd"),
+        ("/v1/responses", &response, json!({"type": "function", "name": "f", "odd": 1}), "tool_choice.odd"),
+        ("/v1/messages", &message, json!({"type": "tool", "name": "f", "odd": 1}), "tool_choice.odd"),
+    ] {
+        let (status, answer) = server.post(path, extended(body, &json!({"tool_choice": choice}))).await;
+        assert_eq!(status, 400, "{path}: {answer}");
+        let named = answer["error"]["param"] == param || path == "/v1/messages";
+        assert!(named && answer.to_string().contains("odd"), "{path}: {answer}");
+    }
+}
+
+/// `body` with more fields.
+fn extended(body: &Value, fields: &Value) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    body
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_are_named() {
     let server = Server::start(json!({}), &[]).await;

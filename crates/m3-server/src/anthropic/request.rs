@@ -111,13 +111,18 @@ fn tools(fields: &mut Fields, chat: &mut Map<String, Value>) -> Result<(), ApiEr
     if !list.is_empty() {
         chat.insert("tools".into(), Value::Array(list));
     }
-    let Some(choice) = fields.take_value("tool_choice") else { return Ok(()) };
-    let choice_type = choice.get("type").and_then(Value::as_str).unwrap_or("");
-    let wanted = match choice_type {
+    match fields.take_value("tool_choice") {
+        None => Ok(()),
+        Some(choice) => tool_choice(Fields::within("tool_choice", choice)?, chat),
+    }
+}
+
+fn tool_choice(mut choice: Fields, chat: &mut Map<String, Value>) -> Result<(), ApiError> {
+    let wanted = match choice.text("type")?.as_deref().unwrap_or("") {
         "auto" => json!("auto"),
         "any" => json!("required"),
         "none" => json!("none"),
-        "tool" => json!({"type": "function", "function": {"name": choice.get("name")}}),
+        "tool" => json!({"type": "function", "function": {"name": choice.text("name")?}}),
         other => {
             let sentence =
                 format!("tool_choice.type is \"{}\"; expected auto, any, tool or none", cut(other, 60));
@@ -125,18 +130,16 @@ fn tools(fields: &mut Fields, chat: &mut Map<String, Value>) -> Result<(), ApiEr
         }
     };
     chat.insert("tool_choice".into(), wanted);
-    match choice.get("disable_parallel_tool_use") {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::Bool(one)) => {
-            chat.insert("parallel_tool_calls".into(), (!one).into());
-            Ok(())
-        }
-        Some(other) => {
-            let param = "tool_choice.disable_parallel_tool_use";
-            Err(ApiError::invalid(param, format!("{param} is {}; expected true or false", kind(other))))
-        }
+    if let Some(one) = choice.take::<bool>("disable_parallel_tool_use")? {
+        chat.insert("parallel_tool_calls".into(), (!one).into());
     }
+    choice.finish("tool_choice")
 }
+
+/// Members that are read elsewhere or change nothing: arguments are always streamed as they come.
+const TOOL: [&str; 5] = ["type", "name", "input_schema", "cache_control", "eager_input_streaming"];
+/// Members that the function of a chat request has under the same names.
+const OF_FUNCTION: [&str; 4] = ["description", "strict", "defer_loading", "input_examples"];
 
 fn tool(tool: &Value, at: usize) -> Result<Value, ApiError> {
     let path = format!("tools[{at}]");
@@ -160,9 +163,15 @@ fn tool(tool: &Value, at: usize) -> Result<Value, ApiError> {
         return Err(ApiError::invalid(&param, format!("{param} must be an object")));
     }
     let mut function = json!({"name": object.get("name"), "parameters": object.get("input_schema")});
-    for name in ["description", "strict"] {
-        if let Some(value) = object.get(name).filter(|value| !value.is_null()) {
+    for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        if OF_FUNCTION.contains(&name.as_str()) {
             function[name] = value.clone();
+        } else if !TOOL.contains(&name.as_str())
+            && (name.as_str(), value) != ("allowed_callers", &json!(["direct"]))
+        {
+            let name = cut(name, 80);
+            let sentence = format!("\"{name}\" of {path} is no member of a tool that this server knows");
+            return Err(ApiError::invalid(format!("{path}.{name}"), sentence).with_code("unknown_field"));
         }
     }
     Ok(json!({"type": "function", "function": function}))

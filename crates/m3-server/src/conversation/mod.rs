@@ -17,7 +17,7 @@ use crate::error::ApiError;
 pub use message::{Call, Role, Turn};
 pub use open::{check_open, last_is_partial};
 pub use parts::Parts;
-pub use tools::{check_tools, valid_name};
+pub use tools::{check_tools, read_tools, valid_name};
 
 use crate::vision::MediaPart;
 

@@ -227,9 +227,27 @@ fn tools_are_checked_by_field() {
         (vec![tool(&"x".repeat(257))], "tools[0].function.name"),
         (vec![json!({"function": {"name": "f", "parameters": []}})], "tools[0].function.parameters"),
         (vec![tool("f"), tool("f")], "tools[1].function.name"),
+        (vec![json!({"function": {"name": "f"}, "name": "f"})], "tools[0].name"),
+        (vec![json!({"function": {"name": "f", "paramaters": {}}})], "tools[0].function.paramaters"),
+        (vec![json!({"function": {"name": "f", "strict": "yes"}})], "tools[0].function.strict"),
+        (vec![json!({"function": {"name": "f"}, "strict": 1})], "tools[0].strict"),
     ] {
         assert_eq!(check_tools(&tools).unwrap_err().param.as_deref(), Some(param));
     }
+}
+
+#[test]
+fn members_that_only_concern_the_transport_are_not_shown_to_the_model() {
+    let function = json!({"name": "f", "description": "d", "strict": true, "parameters": {"type": "object"},
+        "returns": {"type": "string"}});
+    let mut marked = function.clone();
+    marked["cache_control"] = json!({"type": "ephemeral"});
+    marked["defer_loading"] = json!(false);
+    let entry = |function: &Value| {
+        json!({"type": "function", "function": function, "strict": null,
+        "cache_control": {"type": "ephemeral"}})
+    };
+    assert_eq!(read_tools(vec![entry(&marked)]).unwrap(), [entry(&function)]);
 }
 
 #[test]

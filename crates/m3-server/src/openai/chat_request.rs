@@ -54,8 +54,7 @@ impl ChatRequest {
         take_refused(&mut fields, REFUSED_IN_CHAT)?;
         take_accepted(&mut fields);
         let messages: Vec<Value> = list(&mut fields, "messages")?;
-        let mut tools: Vec<Value> = list(&mut fields, "tools")?;
-        conversation::check_tools(&tools)?;
+        let mut tools = conversation::read_tools(list(&mut fields, "tools")?)?;
         let tool_choice = ToolChoice::take(&mut fields, &tools)?;
         let parse_tools = tool_choice.mode != ToolMode::Off;
         if !parse_tools {

@@ -35,16 +35,7 @@ impl ToolChoice {
         let choice = match fields.take_value(FIELD) {
             None => return Ok(Self::default()),
             Some(Value::String(mode)) => ToolChoice { mode: mode_of(FIELD, &mode)?, ..Self::default() },
-            Some(Value::Object(map)) => match map.get("type").and_then(Value::as_str) {
-                Some("function") => {
-                    let name = name_of(&Value::Object(map.clone()))
-                        .ok_or_else(|| ApiError::invalid(FIELD, "tool_choice.function.name is missing"))?;
-                    ToolChoice { mode: ToolMode::Required, only: Some(vec![name]), named: true }
-                }
-                Some("allowed_tools") => allowed_tools(&Value::Object(map.clone()))?,
-                Some(mode) => ToolChoice { mode: mode_of("tool_choice.type", mode)?, ..Self::default() },
-                None => return Err(ApiError::invalid("tool_choice.type", "tool_choice.type is missing")),
-            },
+            Some(Value::Object(map)) => Self::of(Value::Object(map))?,
             Some(other) => {
                 let sentence = format!("tool_choice is {}; expected a string or an object", kind(&other));
                 return Err(ApiError::invalid(FIELD, sentence));
@@ -52,6 +43,23 @@ impl ToolChoice {
         };
         choice.check(tools)?;
         Ok(choice)
+    }
+
+    /// The forms that are objects.
+    fn of(choice: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::within(FIELD, choice)?;
+        let read = match fields.text("type")?.as_deref() {
+            Some("function") => {
+                let name = named(&mut fields, FIELD)?
+                    .ok_or_else(|| ApiError::invalid(FIELD, "tool_choice.function.name is missing"))?;
+                ToolChoice { mode: ToolMode::Required, only: Some(vec![name]), named: true }
+            }
+            Some("allowed_tools") => allowed_tools(&mut fields)?,
+            Some(mode) => ToolChoice { mode: mode_of("tool_choice.type", mode)?, ..Self::default() },
+            None => return Err(ApiError::invalid("tool_choice.type", "tool_choice.type is missing")),
+        };
+        fields.finish(FIELD)?;
+        Ok(read)
     }
 
     /// Whether this tool may be called.
@@ -92,20 +100,52 @@ fn mode_of(param: &str, mode: &str) -> Result<ToolMode, ApiError> {
 }
 
 /// `{"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}`, or with the inner members beside the type.
-fn allowed_tools(choice: &Value) -> Result<ToolChoice, ApiError> {
-    let inner = choice.get("allowed_tools").filter(|inner| inner.is_object()).unwrap_or(choice);
+fn allowed_tools(choice: &mut Fields) -> Result<ToolChoice, ApiError> {
     let param = "tool_choice.allowed_tools";
-    let mode = match inner.get("mode") {
-        None | Some(Value::Null) => ToolMode::Auto,
-        Some(Value::String(mode)) => mode_of(&format!("{param}.mode"), mode)?,
+    let Some(inner) = choice.take_value("allowed_tools") else { return allowed(choice, FIELD) };
+    let mut inner = Fields::within(param, inner)?;
+    let read = allowed(&mut inner, param)?;
+    inner.finish(param)?;
+    Ok(read)
+}
+
+fn allowed(fields: &mut Fields, param: &str) -> Result<ToolChoice, ApiError> {
+    let mode = match fields.take_value("mode") {
+        None => ToolMode::Auto,
+        Some(Value::String(mode)) => mode_of(&format!("{param}.mode"), &mode)?,
         Some(_) => return Err(ApiError::invalid(param, format!("{param}.mode must be auto or required"))),
     };
-    let names = inner.get("tools").and_then(Value::as_array).filter(|tools| !tools.is_empty());
-    let names: Option<Vec<String>> = names.and_then(|tools| tools.iter().map(name_of).collect());
-    let only = names.ok_or_else(|| {
-        ApiError::invalid(param, format!("{param}.tools must be a list of functions with a name"))
-    })?;
+    let sentence = || format!("{param}.tools must be a list of functions with a name");
+    let Some(Value::Array(tools)) = fields.take_value("tools").filter(|tools| *tools != Value::Array(vec![]))
+    else {
+        return Err(ApiError::invalid(param, sentence()));
+    };
+    let name = |(at, tool): (usize, Value)| {
+        let path = format!("{param}.tools[{at}]");
+        let mut fields = Fields::within(&path, tool)?;
+        let kind = fields.text("type")?;
+        if kind.as_ref().is_some_and(|kind| kind != "function") {
+            return Err(ApiError::invalid(
+                format!("{path}.type"),
+                format!("{path}.type must be \"function\""),
+            ));
+        }
+        let name = named(&mut fields, &path)?.ok_or_else(|| ApiError::invalid(param, sentence()))?;
+        fields.finish(&path)?;
+        Ok(name)
+    };
+    let only = tools.into_iter().enumerate().map(name).collect::<Result<_, _>>()?;
     Ok(ToolChoice { mode, only: Some(only), named: false })
+}
+
+/// The name in `{"function": {"name"}}` or `{"name"}`.
+fn named(fields: &mut Fields, path: &str) -> Result<Option<String>, ApiError> {
+    let Some(function) = fields.take_value("function") else { return fields.text("name") };
+    let path = format!("{path}.function");
+    let mut function = Fields::within(&path, function)?;
+    let name = function.text("name")?;
+    function.finish(&path)?;
+    Ok(name)
 }
 
 /// The name of a tool, or of a reference to one.
@@ -155,6 +195,30 @@ mod tests {
     }
 
     #[test]
+    fn members_that_nobody_knows_are_refused_by_name() {
+        for (choice, param) in [
+            (json!({"type": "function", "function": {"name": "f"}, "force": 1}), "tool_choice.force"),
+            (json!({"type": "function", "function": {"name": "f", "n": 1}}), "tool_choice.function.n"),
+            (
+                json!({"type": "auto", "disable_parallel_tool_use": true}),
+                "tool_choice.disable_parallel_tool_use",
+            ),
+            (json!({"type": "allowed_tools", "tools": [{"name": "f"}], "only": 1}), "tool_choice.only"),
+            (
+                json!({"type": "allowed_tools", "allowed_tools": {"tools": [{"name": "f"}], "max": 1}}),
+                "tool_choice.allowed_tools.max",
+            ),
+            (
+                json!({"type": "allowed_tools", "allowed_tools": {"tools": [{"name": "f", "x": 1}]}}),
+                "tool_choice.allowed_tools.tools[0].x",
+            ),
+        ] {
+            let error = take(choice.clone()).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(param), "{choice}");
+        }
+    }
+
+    #[test]
     fn absent_tools_and_other_words_are_refused() {
         for choice in [
             json!("maybe"),
@@ -164,6 +228,8 @@ mod tests {
             json!({"type": "function", "function": {"name": "absent"}}),
             json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
             json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"name": "absent"}]}}),
+            json!({"type": "allowed_tools", "allowed_tools": {"tools": [{"type": "mcp", "name": "f"}]}}),
+            json!({"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}),
         ] {
             let error = take(choice.clone()).unwrap_err();
             assert!(error.param.as_deref().is_some_and(|param| param.starts_with("tool_choice")), "{choice}");

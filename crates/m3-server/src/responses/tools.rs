@@ -49,17 +49,17 @@ fn hosted(param: &str, name: &str) -> ApiError {
 pub fn choice(choice: &Value) -> Result<Value, ApiError> {
     let Value::Object(object) = choice else { return Ok(choice.clone()) };
     match object.get("type").and_then(Value::as_str) {
-        Some("function") if object.contains_key("function") => Ok(choice.clone()),
-        Some("function") => Ok(json!({"type": "function", "function": {"name": object.get("name")}})),
+        // What stands beside the name goes along, and is checked under its own path.
+        Some("function") => Ok(choice.clone()),
         Some("allowed_tools") => {
-            let tools = object.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-            let wrap = |(at, tool): (usize, &Value)| match tool.get("type").and_then(Value::as_str) {
-                Some("function") => Ok(json!({"type": "function", "function": {"name": tool.get("name")}})),
-                other => Err(hosted(&format!("tool_choice.tools[{at}].type"), other.unwrap_or(""))),
-            };
-            let tools = tools.iter().enumerate().map(wrap).collect::<Result<Vec<_>, _>>()?;
-            let inner = json!({"mode": object.get("mode"), "tools": tools});
-            Ok(json!({"type": "allowed_tools", "allowed_tools": inner}))
+            let tools = object.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
+            for (at, tool) in tools {
+                let hosts = tool.get("type").and_then(Value::as_str).unwrap_or("");
+                if hosts != "function" {
+                    return Err(hosted(&format!("tool_choice.tools[{at}].type"), hosts));
+                }
+            }
+            Ok(choice.clone())
         }
         Some(other) => Err(hosted("tool_choice.type", other)),
         None => Err(ApiError::invalid("tool_choice.type", "tool_choice.type is missing")),

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod calls;
+mod clips;
 mod context;
 mod effort;
 mod history;
 mod limits;
 mod packets;
+mod pictures;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;

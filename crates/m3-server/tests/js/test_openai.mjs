@@ -61,6 +61,22 @@ function same(streamed, answer) {
   assert.deepEqual(counts(streamed), counts(answer));
 }
 
+// A picture of one colour as a data URI: a Windows bitmap, which needs no packing.
+function picture(width, height, level) {
+  const row = Math.ceil((width * 3) / 4) * 4;
+  const file = Buffer.alloc(54 + row * height, level);
+  file.fill(0, 0, 54);
+  file.write("BM");
+  file.writeUInt32LE(file.length, 2);
+  file.writeUInt32LE(54, 10);
+  file.writeUInt32LE(40, 14);
+  file.writeInt32LE(width, 18);
+  file.writeInt32LE(height, 22);
+  file.writeUInt16LE(1, 26);
+  file.writeUInt16LE(24, 28);
+  return { type: "image_url", image_url: { url: `data:image/bmp;base64,${file.toString("base64")}` } };
+}
+
 async function metric(base, name, label = "") {
   const text = await (await fetch(`${base}/metrics`)).text();
   const line = text.split("\n").find((line) => line.startsWith(name) && line.includes(label));
@@ -131,6 +147,33 @@ const tests = {
     const runner = client.chat.completions.runTools({ model, messages: HELLO, tools: [tool] }, { maxChatCompletions: 2 });
     await runner.done();
     assert.deepEqual(ran.slice(0, 2), EXPECTED.calls.map((call) => call[1]));
+  },
+
+  async images() {
+    const { client, model } = await connect(REAL);
+    const seen = (parts, more = {}) => {
+      const content = [...parts, { type: "text", text: "What is this?" }];
+      const messages = [{ role: "user", content }];
+      return client.chat.completions.create({ model, messages, max_tokens: 8, temperature: 0, ...more });
+    };
+    const tokens = (answer) => answer.usage.prompt_tokens_details.image_tokens;
+    const one = await seen([picture(640, 480, 90)]);
+    assert.equal(tokens(one), 391);
+    assert.equal(tokens(await seen([picture(640, 480, 90), picture(100, 100, 7), picture(20, 20, 0)])), 391 + 16 + 4);
+    const options = { stream: true, stream_options: { include_usage: true } };
+    same(await fold(await seen([picture(640, 480, 90)], options)), whole(one));
+    const said = await client.responses.create({
+      model,
+      max_output_tokens: 8,
+      input: [{ role: "user", content: [{ type: "input_image", detail: "auto", image_url: picture(100, 100, 7).image_url.url }] }],
+    });
+    assert.ok(said.usage.input_tokens > 16);
+    for (const url of ["data:image/png;base64,aGk=", "https://example.com/a.png"]) {
+      await assert.rejects(seen([{ type: "image_url", image_url: { url } }]), (error) => {
+        assert.ok(error instanceof OpenAI.BadRequestError && error.message.includes("messages[0].content[0]"), error);
+        return true;
+      });
+    }
   },
 
   async responses() {

@@ -4,10 +4,13 @@ Plain script: `python test_anthropic.py BASE_URL`, BASE_URL with or without `/v1
 Needs a running server and nothing about what the model says: only shapes, order, counts and equalities are checked.
 """
 
+import base64
 import json
+import struct
 import sys
 import time
 import urllib.request
+import zlib
 
 import anthropic
 
@@ -83,6 +86,54 @@ def expect(kind, call, part):
         assert error.body["type"] == "error" and error.request_id
         return
     raise AssertionError(f"{kind.__name__} expected")
+
+
+def picture(width, height, level):
+    """A block with a grey PNG; the declared type is wrong on purpose, since what counts are the bytes."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes([level]) * width) * height)
+    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    data = base64.b64encode(file).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": data}}
+
+
+def test_images():
+    def asked(*parts):
+        return [{"role": "user", "content": [*parts, {"type": "text", "text": "What is this?"}]}]
+
+    def counted(messages):
+        return CLIENT.messages.count_tokens(model=MODEL, messages=messages).input_tokens
+
+    plain = counted(asked())
+    # 640 x 480 comes to 391 tokens, 100 x 100 to 16, and each picture has two brackets.
+    both = asked(picture(640, 480, 90), picture(100, 100, 7))
+    assert counted(both) - plain == 391 + 16 + 4, (counted(both), plain)
+    whole = CLIENT.messages.create(**fields(messages=both))
+    assert whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0) == counted(both)
+    with CLIENT.messages.stream(**fields(messages=both)) as stream:
+        streamed = stream.get_final_message()
+    assert blocks(streamed) == blocks(whole)
+    looked = HELLO + [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture(100, 100, 7)]}]},
+    ]
+    blind = json.loads(json.dumps(looked))
+    blind[2]["content"][0]["content"] = []
+    assert counted(looked) - counted(blind) == 16 + 2
+    far = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields(messages=asked(far))), "messages[0].content[0]")
+
+
+def test_marks_and_choices():
+    marked = [WEATHER[0] | {"type": "custom", "cache_control": {"type": "ephemeral"}}]
+    for choice in [{"type": "auto", "disable_parallel_tool_use": True}, {"type": "none"}, {"type": "any"}]:
+        CLIENT.messages.create(**fields(tools=marked, tool_choice=choice, max_tokens=200))
+    plain = CLIENT.messages.count_tokens(model=MODEL, messages=HELLO, tools=WEATHER).input_tokens
+    assert CLIENT.messages.count_tokens(model=MODEL, messages=HELLO, tools=marked).input_tokens == plain
+    odd = [WEATHER[0] | {"examples": [1]}]
+    expect(anthropic.BadRequestError, lambda: CLIENT.messages.create(**fields(tools=odd)), "examples")
 
 
 def test_errors():

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use llguidance::derivre::{RegexAst, RegexBuilder};
+use llguidance::derivre::{Regex, RegexAst, RegexBuilder};
 
 use super::GrammarError;
 
@@ -196,7 +196,31 @@ impl Lark {
 /// Work to find out whether any text fits, in the engine's units.
 const VOID_FUEL: u64 = 2_000_000;
 
+/// Steps that are taken to count texts.
+const COUNT_STEPS: usize = 200_000;
+
+/// How many texts match every expression of `all` and none of `none`, up to `most`.
+pub(super) fn count_texts(all: &[String], none: &[String], most: usize) -> Result<usize, GrammarError> {
+    let mut regex = meeting(all, none)?;
+    let (mut count, mut steps, mut open) = (0, 0, vec![regex.initial_state()]);
+    while let Some(state) = open.pop().filter(|_| count < most) {
+        count += usize::from(regex.is_accepting(state));
+        steps += 256;
+        if steps > COUNT_STEPS {
+            return Err(GrammarError::whole(
+                "there are too many ways to look for as many different keys as it wants",
+            ));
+        }
+        open.extend((0..=u8::MAX).map(|byte| regex.transition(state, byte)).filter(|next| !next.is_dead()));
+    }
+    Ok(count.min(most))
+}
+
 fn is_void(all: &[String], none: &[String]) -> Result<bool, GrammarError> {
+    Ok(meeting(all, none)?.always_empty())
+}
+
+fn meeting(all: &[String], none: &[String]) -> Result<Regex, GrammarError> {
     let regex = |text: &String| RegexAst::Regex(text.clone());
     let barred = none.iter().map(|text| RegexAst::Not(Box::new(regex(text))));
     let ast = RegexAst::And(all.iter().map(regex).chain(barred).collect());
@@ -204,10 +228,9 @@ fn is_void(all: &[String], none: &[String]) -> Result<bool, GrammarError> {
     let made = builder.mk(&ast).and_then(|made| builder.into_regex_limited(made, VOID_FUEL));
     let first =
         |error: String| error.lines().next().unwrap_or_default().chars().take(200).collect::<String>();
-    let mut made = made.map_err(|error| {
+    made.map_err(|error| {
         GrammarError::whole(format!("a pattern cannot be used: {}", first(error.to_string())))
-    })?;
-    Ok(made.always_empty())
+    })
 }
 
 /// Longest text that is counted character by character in one expression, which takes a state for each.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::GrammarError;
 use super::json::{items, keys, listed, long_with_pattern, number_rule, text_patterns};
-use super::lark::{Lark, Member, Members, expression, literal, one_of};
+use super::lark::{Lark, Member, Members, count_texts, expression, literal, one_of};
 use super::schema::{Array, Case, Id, Levels, Object, Schemas, Text, allowed, sample};
 use crate::text::parse::{Markers, Reading, ToolSet};
 
@@ -405,19 +405,19 @@ impl ArgumentWriter<'_> {
                 None => {}
             }
         }
-        let free = self.free(id, level, object, read)?;
+        let wanted = object.min.saturating_sub(named.len());
+        let (free, found) = self.free(&Within { id, level, object, read }, wanted)?;
+        if found < wanted {
+            return Ok(None);
+        }
         Ok(Some(Members { named, free, min: object.min, max: object.max, separator: String::new() }))
     }
 
-    /// Members with keys that the schema does not name.
-    fn free(
-        &mut self,
-        id: Id,
-        level: usize,
-        object: &Object,
-        read: &dyn Fn(&str) -> Reading,
-    ) -> Result<Option<String>, GrammarError> {
-        let mut bodies = Vec::new();
+    /// Members with keys that the schema does not name, and how many such keys there are, up to `most`: none may stand
+    /// twice.
+    fn free(&mut self, within: &Within<'_>, most: usize) -> Result<(Option<String>, usize), GrammarError> {
+        let Within { id, level, object, read } = *within;
+        let (mut bodies, mut found) = (Vec::new(), 0);
         for (at, wanted) in keys(object).into_iter().enumerate() {
             let Some(level) = self.levels.child(self.schemas, id, level, wanted.value) else { continue };
             let key = wanted.pattern.and_then(sample).unwrap_or_else(|| "a-key-of-no-schema".to_owned());
@@ -437,11 +437,22 @@ impl ArgumentWriter<'_> {
             let mut none: Vec<String> = others.map(|(_, (pattern, _))| tag(pattern)).collect();
             none.push(tag(&taken.into_iter().map(regex::escape).collect::<Vec<_>>().join("|")));
             let Some(open) = self.lark.conjunction(&all, &none)? else { continue };
+            if found < most {
+                found += count_texts(&all, &none, most - found)?;
+            }
             let close = self.lark.terminal(&format!("/<\\/{KEY}>/"));
             bodies.push(self.tags.free_element(&open, &content, &close));
         }
-        Ok((!bodies.is_empty()).then(|| format!("({})", bodies.join(" | "))))
+        Ok(((!bodies.is_empty()).then(|| format!("({})", bodies.join(" | "))), found))
     }
+}
+
+/// An object whose members are written.
+struct Within<'r> {
+    id: Id,
+    level: usize,
+    object: &'r Object,
+    read: &'r dyn Fn(&str) -> Reading,
 }
 
 /// Equal, whether a whole number is written `3` or `3.0`.

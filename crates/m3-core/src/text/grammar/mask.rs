@@ -134,6 +134,11 @@ impl GrammarMask {
         let Some(matcher) = &mut self.calls else { return };
         let complete = add(matcher, words, self.compiled.vocabulary.end);
         self.names.bar(words, &self.compiled.vocabulary);
+        for token in self.names.repeats(words, &self.compiled.vocabulary) {
+            if !leads_on(matcher, &self.names, token, &self.compiled.vocabulary) {
+                clear(words, token);
+            }
+        }
         self.namespace.bar(words);
         if self.text.bytes > MAX_TEXT_BYTES {
             self.keep_if_allowed(words, self.vocabulary().markers.namespace.token);
@@ -280,6 +285,28 @@ fn add(matcher: &mut Matcher, words: &mut [u32], end: u32) -> bool {
     words.iter_mut().zip(mask.as_slice()).for_each(|(word, allowed)| *word |= allowed);
     clear(words, end);
     complete
+}
+
+/// Whether an answer can go on behind `token`, which begins a key that its element has already: some keys cannot be made
+/// longer, and none may stand twice. Leaves the matcher as it was.
+fn leads_on(matcher: &mut Matcher, names: &OpenNames, token: u32, vocabulary: &Vocabulary) -> bool {
+    let mut names = names.clone();
+    names.push(token, vocabulary);
+    if !names.in_tag() {
+        return true;
+    }
+    if matcher.consume_token(token).is_err() {
+        return false;
+    }
+    let mut words = vec![0; vocabulary.len().div_ceil(32)];
+    add(matcher, &mut words, vocabulary.end);
+    names.bar(&mut words, vocabulary);
+    let repeats = names.repeats(&words, vocabulary);
+    repeats.iter().for_each(|token| clear(&mut words, *token));
+    let on = words.iter().any(|word| *word != 0)
+        || repeats.into_iter().any(|token| leads_on(matcher, &names, token, vocabulary));
+    // A failure would stay in the matcher, which then allows nothing more.
+    matcher.rollback(1).is_ok() && on
 }
 
 /// Follows a token; false when the grammar is through.

@@ -85,6 +85,30 @@ impl OpenNames {
     }
 }
 
+impl OpenNames {
+    /// Allowed tokens that lead towards a key that was written before, and so perhaps to a tag that cannot be ended.
+    pub(super) fn repeats(&self, words: &[u32], vocabulary: &Vocabulary) -> Vec<u32> {
+        let (Some(tag), Some(top)) = (&self.tag, self.open.last()) else { return Vec::new() };
+        let mut all = Vec::new();
+        for name in top.children.iter().filter(|name| !REPEATED.contains(&name.as_slice())) {
+            let whole = [b"<", name.as_slice()].concat();
+            let Some(rest) = whole.strip_prefix(tag.as_slice()) else { continue };
+            let towards = vocabulary.beginnings(rest).into_iter();
+            // The bracket alone decides nothing yet.
+            all.extend(towards.filter(|token| tag.len() + vocabulary.bytes(*token).len() > 1));
+        }
+        all.retain(|token| allows(words, *token));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// A tag is being written.
+    pub(super) fn in_tag(&self) -> bool {
+        self.tag.is_some()
+    }
+}
+
 fn keep_only(words: &mut [u32], tokens: &[u32]) {
     let kept: Vec<u32> = tokens.iter().copied().filter(|token| allows(words, *token)).collect();
     words.fill(0);

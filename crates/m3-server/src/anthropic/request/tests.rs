@@ -91,7 +91,9 @@ fn cache_marks_change_nothing() {
 #[test]
 fn fields_get_their_chat_names() {
     let mut body = with("stop_sequences", json!(["END"]));
-    body["tools"] = json!([{"name": "f", "description": "d", "input_schema": {"type": "object"}}]);
+    body["tools"] = json!([{"name": "f", "type": "custom", "description": "d", "input_schema": {"type": "object"},
+        "cache_control": {"type": "ephemeral"}, "eager_input_streaming": true, "allowed_callers": ["direct"],
+        "strict": null}]);
     body["tool_choice"] = json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true});
     body["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
     body["top_k"] = json!(40);
@@ -123,7 +125,17 @@ fn what_cannot_be_honoured_is_named() {
         ("system", json!([{"type": "image"}]), "system[0].type"),
         ("tools", json!([{"type": "web_search_20250305", "name": "web_search"}]), "tools[0].type"),
         ("tools", json!([{"name": "f"}]), "tools[0].input_schema"),
+        ("tools", json!([{"name": "f", "input_schema": {}, "schema": {}}]), "tools[0].schema"),
+        ("tools", json!([{"name": "f", "input_schema": {}, "parameters": {}}]), "tools[0].parameters"),
+        (
+            "tools",
+            json!([{"name": "f", "input_schema": {}, "allowed_callers": ["x"]}]),
+            "tools[0].allowed_callers",
+        ),
         ("tool_choice", json!({"type": "maybe"}), "tool_choice.type"),
+        ("tool_choice", json!({"type": "auto", "name": "f"}), "tool_choice.name"),
+        ("tool_choice", json!({"type": "tool", "name": "f", "force": true}), "tool_choice.force"),
+        ("tool_choice", json!("auto"), "tool_choice"),
         ("thinking", json!({"type": "enabled", "display": "loud"}), "thinking.display"),
         ("thinking", json!("on"), "thinking"),
         ("container", json!("c"), "container"),

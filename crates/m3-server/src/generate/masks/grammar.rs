@@ -116,7 +116,9 @@ fn call_rules(
     constrained: bool,
 ) -> Option<CallRules> {
     let choice = &request.tool_choice;
-    let is_strict = |tool: &Value| function(tool).get("strict") == Some(&Value::Bool(true));
+    // Some clients write it beside the function.
+    let strict = |object: &Value| object.get("strict") == Some(&Value::Bool(true));
+    let is_strict = |tool: &Value| strict(function(tool)) || strict(tool);
     let required = choice.mode == ToolMode::Required;
     let limited = required || choice.only.is_some() || constrained || request.tools.iter().any(is_strict);
     if !limited || request.tools.is_empty() || choice.mode == ToolMode::Off {

@@ -79,7 +79,7 @@ fn fields_get_their_chat_names() {
         json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": true}})
     );
     assert_eq!(chat["tools"][0]["function"], json!({"name": "f", "parameters": schema, "strict": true}));
-    assert_eq!(chat["tool_choice"], json!({"type": "function", "function": {"name": "f"}}));
+    assert_eq!(chat["tool_choice"], json!({"type": "function", "name": "f"}));
     assert_eq!((&chat["logprobs"], &chat["top_logprobs"]), (&json!(true), &json!(2)));
     assert_eq!((&chat["seed"], &chat["model"]), (&json!(5), &json!("m")));
     assert!(!request.store && request.stream && request.encrypted_reasoning);
@@ -88,8 +88,7 @@ fn fields_get_their_chat_names() {
     .unwrap();
     assert_eq!(
         allowed.chat["tool_choice"],
-        json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto",
-            "tools": [{"type": "function", "function": {"name": "f"}}]}})
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]})
     );
 }
 
@@ -108,6 +107,11 @@ fn what_cannot_be_honoured_is_named() {
         ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
         ("tools", json!([{"type": "mcp", "server_url": "x"}]), "tools[0].type"),
         ("tool_choice", json!({"type": "file_search"}), "tool_choice.type"),
+        (
+            "tool_choice",
+            json!({"type": "allowed_tools", "tools": [{"type": "mcp"}]}),
+            "tool_choice.tools[0].type",
+        ),
         ("include", json!(["x"]), "include[0]"),
         ("truncation", json!("middle"), "truncation"),
         ("text", json!({"verbosity": "loud"}), "text.verbosity"),

@@ -110,3 +110,62 @@ fn nothing_is_lost_but_what_is_ruled_out() {
         assert_eq!(takes(schema, text), fits, "{text} under {schema}");
     }
 }
+
+/// A key stands once in an object of a call, and some keys cannot be made longer. However few keys are left, a walk
+/// never comes to where no token is allowed: it ends, or the schema is refused beforehand with a reason.
+#[test]
+fn keys_that_run_out_leave_no_answer_stuck() {
+    let keys = |more: Value| {
+        let mut schema = json!({"type": "object"});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        schema
+    };
+    let whole = json!({"type": "integer", "minimum": 0, "maximum": 9});
+    let mut refused = Vec::new();
+    for inner in [
+        keys(json!({"patternProperties": {"^a$": whole}, "additionalProperties": false})),
+        keys(json!({"patternProperties": {"^[xy]$": whole}, "additionalProperties": false})),
+        keys(json!({"patternProperties": {"^(ab|abc|abd)$": whole}, "additionalProperties": false})),
+        keys(
+            json!({"patternProperties": {"^[a-c]{2}$": whole}, "additionalProperties": false, "minProperties": 4}),
+        ),
+        keys(
+            json!({"additionalProperties": whole, "propertyNames": {"pattern": "^[0-9]$"}, "minProperties": 2}),
+        ),
+        keys(json!({"patternProperties": {"^b": whole}, "propertyNames": {"pattern": "^a"}})),
+        keys(json!({"patternProperties": {"^b": whole}, "propertyNames": {"pattern": "^a"},
+            "additionalProperties": false})),
+        keys(json!({"patternProperties": {"^b": whole}, "propertyNames": {"enum": ["a", "c"]},
+            "additionalProperties": false})),
+        keys(json!({"patternProperties": {"^b": whole}, "propertyNames": {"enum": ["a", "ba"]}})),
+        keys(json!({"patternProperties": {"^a": whole}, "propertyNames": {"pattern": "^a"},
+            "additionalProperties": false})),
+        keys(
+            json!({"patternProperties": {"^b": whole}, "propertyNames": {"pattern": "^a"}, "minProperties": 1,
+            "additionalProperties": false}),
+        ),
+        keys(json!({"patternProperties": {"^a$": whole}, "additionalProperties": false, "minProperties": 2})),
+        keys(
+            json!({"patternProperties": {"^[xy]$": whole}, "additionalProperties": false, "minProperties": 3}),
+        ),
+        keys(json!({"properties": {"z": whole}, "patternProperties": {"^[xyz]$": whole}, "minProperties": 4,
+            "additionalProperties": false})),
+        keys(
+            json!({"patternProperties": {"^[xy]$": false}, "additionalProperties": false, "minProperties": 1}),
+        ),
+    ] {
+        let parameters = json!({"type": "object", "properties": {"p": inner}, "required": ["p"],
+            "additionalProperties": false});
+        let (spec, _) = tool(parameters.clone());
+        match world().compiler.compile(spec) {
+            Ok(_) => assert!(check_calls(&parameters, 0..40) > 6, "few walks come to an end: {parameters}"),
+            Err(error) => refused.push((inner.clone(), error.reason)),
+        }
+        match world().compiler.compile(content_spec(Content::Schema(parameters.clone()))) {
+            Ok(_) => assert!(check_json(&parameters, 0..40) > 6, "few walks come to an end: {parameters}"),
+            Err(error) => assert!(!error.reason.is_empty(), "{inner}"),
+        }
+    }
+    // The last five ask for more keys than there are.
+    assert_eq!(refused.len(), 5, "{refused:#?}");
+}
