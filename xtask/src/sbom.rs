@@ -10,9 +10,10 @@ use std::path::Path;
 use std::process::Command;
 
 pub(crate) fn run(root: &Path, out: Option<&Path>) -> Result<()> {
-    let metadata = metadata(root)?;
-    let lock = std::fs::read_to_string(root.join("Cargo.lock"))?;
-    let document = document(&metadata, &checksums(&lock))?;
+    let (metadata, checksums) = inputs(root)?;
+    let members = metadata["workspace_default_members"].as_array().context("cargo metadata lists members")?;
+    let members: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+    let document = document(&metadata, &checksums, "m3", &members)?;
     let text = format!("{}\n", serde_json::to_string_pretty(&document)?);
     match out {
         Some(path) => std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display())),
@@ -21,6 +22,25 @@ pub(crate) fn run(root: &Path, out: Option<&Path>) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// What one crate of the workspace is made of and nothing else, for the package that holds it.
+pub(crate) fn of(root: &Path, package: &str, made_of: &str) -> Result<String> {
+    let (metadata, checksums) = inputs(root)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists packages")?;
+    let found = packages.iter().find(|one| one["name"] == made_of && one["source"].is_null());
+    let id = found.and_then(|one| one["id"].as_str());
+    let id = id.with_context(|| format!("no crate of the workspace is called {made_of}"))?;
+    let mut document = document(&metadata, &checksums, package, &[id])?;
+    if let Some(components) = document["components"].as_array_mut() {
+        components.retain(|component| component["scope"] == "required");
+    }
+    Ok(format!("{}\n", serde_json::to_string_pretty(&document)?))
+}
+
+fn inputs(root: &Path) -> Result<(Value, Checksums)> {
+    let lock = std::fs::read_to_string(root.join("Cargo.lock"))?;
+    Ok((metadata(root)?, checksums(&lock)))
 }
 
 fn metadata(root: &Path) -> Result<Value> {
@@ -40,7 +60,9 @@ fn metadata(root: &Path) -> Result<Value> {
 }
 
 /// SHA-256 of each published crate, by name and version.
-fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+type Checksums = BTreeMap<(String, String), String>;
+
+fn checksums(lock: &str) -> Checksums {
     let field = |block: &str, name: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='));
         line.map(|value| value.trim().trim_matches('"').to_owned())
@@ -53,8 +75,9 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
         .collect()
 }
 
-fn document(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
-    let shipped = shipped(metadata)?;
+/// All crates of the workspace, those that `roots` are made of marked as required.
+fn document(metadata: &Value, checksums: &Checksums, name: &str, roots: &[&str]) -> Result<Value> {
+    let shipped = shipped(metadata, roots)?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists packages")?;
     let mut components: Vec<Value> = Vec::new();
     for package in packages {
@@ -74,18 +97,17 @@ fn document(metadata: &Value, checksums: &BTreeMap<(String, String), String>) ->
     components.sort_by_key(|component| component["bom-ref"].as_str().unwrap_or_default().to_owned());
     Ok(json!({
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
-        "metadata": {"component": {"type": "application", "name": "m3", "version": env!("CARGO_PKG_VERSION")}},
+        "metadata": {"component": {"type": "application", "name": name, "version": env!("CARGO_PKG_VERSION")}},
         "components": components,
     }))
 }
 
-/// What the programs and plugins are made of: everything that the workspace reaches without dev and build dependencies.
-fn shipped(metadata: &Value) -> Result<BTreeSet<String>> {
+/// What programs and plugins are made of: everything that these crates reach without dev and build dependencies.
+fn shipped(metadata: &Value, roots: &[&str]) -> Result<BTreeSet<String>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata resolves")?;
     let by_id: BTreeMap<&str, &Value> =
         nodes.iter().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
-    let members = metadata["workspace_default_members"].as_array().context("cargo metadata lists members")?;
-    let mut open: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+    let mut open: Vec<&str> = roots.to_vec();
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
         if !seen.insert(id.to_owned()) {
@@ -108,9 +130,10 @@ mod tests {
 
     #[test]
     fn every_shipped_crate_has_a_licence_and_every_foreign_one_a_checksum() {
-        let root = crate::root();
-        let lock = std::fs::read_to_string(root.join("Cargo.lock")).expect("a lock");
-        let document = document(&metadata(&root).expect("metadata"), &checksums(&lock)).expect("a document");
+        let (metadata, checksums) = inputs(&crate::root()).expect("metadata and a lock");
+        let members = metadata["workspace_default_members"].as_array().expect("members");
+        let members: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+        let document = document(&metadata, &checksums, "m3", &members).expect("a document");
         let components = document["components"].as_array().expect("components");
         let find = |name: &str| components.iter().find(|one| one["name"] == name).expect("it is there");
         assert_eq!(
@@ -124,5 +147,25 @@ mod tests {
             assert_eq!(foreign, component["hashes"].is_array(), "{component}");
         }
         assert!(components.iter().filter(|one| one["purl"].is_string()).count() > 100);
+    }
+
+    #[test]
+    fn a_package_lists_what_is_in_it_and_nothing_else() {
+        let names = |package: &str, made_of: &str| -> BTreeSet<String> {
+            let text = of(&crate::root(), package, made_of).expect("a document");
+            let document: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(document["metadata"]["component"]["name"], package);
+            let components = document["components"].as_array().expect("components");
+            assert!(components.iter().all(|one| one["scope"] == "required"));
+            components.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect()
+        };
+        let (server, plugin) =
+            (names("m3-server", "m3-server"), names("m3-backend-null", "backend-null-plugin"));
+        assert!(
+            server.contains("axum") && server.contains("backend-cpu") && !server.contains("backend-null")
+        );
+        assert!(plugin.contains("backend-null") && plugin.contains("m3-abi") && !plugin.contains("axum"));
+        assert!(!server.contains("proptest") && !server.contains("xtask"));
+        assert!(of(&crate::root(), "x", "no-such-crate").is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! `.tar.zst` of a package: what lies in the program's folder, under one folder named after the version, so that the
-//! server's and the backends' archives unpack into the same place and run from there.
+//! `.tar.zst` of a package: what lies in the program's folder, and the documents in `doc` beside it, under one folder named
+//! after the version, so that the server's and the backends' archives unpack into the same place and run from there.
 
-use super::stage::HOME;
+use super::stage::{DOCUMENTS, HOME};
 use super::{Package, VERSION};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -22,10 +22,11 @@ pub(super) fn pack(package: &Package, out: &Path) -> Result<PathBuf> {
             "--numeric-owner",
             "--format=gnu",
         ])
-        .arg(format!("--transform=flags=r;s,^\\.,m3-{VERSION},"))
+        .arg(format!("--transform=flags=r;s,^{HOME},m3-{VERSION},"))
+        .arg(format!("--transform=flags=r;s,^{DOCUMENTS},m3-{VERSION}/doc,"))
         .arg("--directory")
-        .arg(package.root.join(HOME))
-        .arg(".")
+        .arg(&package.root)
+        .args([HOME, DOCUMENTS])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start tar")?;
@@ -38,4 +39,23 @@ pub(super) fn pack(package: &Package, out: &Path) -> Result<PathBuf> {
     let status = tar.wait()?;
     ensure!(status.success(), "tar failed: {status}");
     Ok(path)
+}
+
+/// Unpacks an archive into `folder`, as whoever downloads it does.
+pub(super) fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let mut tar = Command::new("tar")
+        .arg("--extract")
+        .arg("--directory")
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("cannot start tar")?;
+    let bytes = std::fs::File::open(archive).with_context(|| archive.display().to_string())?;
+    // Dropped before the wait, or tar would wait for more.
+    let mut input = tar.stdin.take().context("tar has an input")?;
+    zstd::stream::copy_decode(bytes, &mut input)?;
+    drop(input);
+    let status = tar.wait()?;
+    ensure!(status.success(), "tar failed: {status}");
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: what is built as files to hand out. A `.tar.zst` and a Debian package for the server, and one of each
-//! for every backend that is named; then the Debian packages are installed into a fresh root and have to serve there.
+//! for every backend that is named; then the archives are unpacked beside each other and the Debian
+//! packages installed into a fresh root, and they have to work there.
 //!
 //! The same sources give the same bytes: times, owners and order in the archives are fixed. Signing and publishing are no
 //! part of this.
@@ -57,9 +58,9 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<()> {
     let built = target_folder(root).join(if wanted.debug { "debug" } else { "release" });
     let mut packages = vec![stage::server(root, &built, stages.path())?];
     for backend in &wanted.backends {
-        packages.push(stage::backend(&built, stages.path(), backend)?);
+        packages.push(stage::backend(root, &built, stages.path(), backend)?);
     }
-    let mut debs = Vec::new();
+    let (mut debs, mut archives) = (Vec::new(), Vec::new());
     for package in &packages {
         let tar = archive::pack(package, &out)?;
         let deb = debian::pack(package, &out)?;
@@ -67,7 +68,9 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<()> {
             println!("{} ({:.1} MB)", file.display(), std::fs::metadata(file)?.len() as f64 / 1e6);
         }
         debs.push(deb);
+        archives.push((package.name.clone(), tar));
     }
+    trial::unpack(&archives, &wanted.backends)?;
     trial::run(&debs, &wanted.backends)
 }
 

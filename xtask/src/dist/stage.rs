@@ -3,14 +3,17 @@
 //! Program and plugins lie in one folder, because the program loads plugins from its own folder only; `/usr/bin/m3` leads there.
 
 use super::{Package, VERSION};
-use crate::process;
+use crate::{process, sbom};
 use anyhow::{Context, Result};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Below the root of a package.
 pub(super) const HOME: &str = "usr/lib/m3";
-const DOCUMENTS: &str = "usr/share/doc/m3-server";
+/// Below the root of a package, one folder for each package in it.
+pub(super) const DOCUMENTS: &str = "usr/share/doc";
+/// The list of everything that a package's program is made of, among its documents.
+pub(super) const SBOM: &str = "sbom.cdx.json";
 
 /// The server, the bundled model, the unit and the documents.
 pub(super) fn server(root: &Path, built: &Path, stages: &Path) -> Result<Package> {
@@ -22,13 +25,13 @@ pub(super) fn server(root: &Path, built: &Path, stages: &Path) -> Result<Package
     folder(&root.join("models/m3-nano"), &home.join("models/m3-nano"))?;
     file(&root.join("packaging/systemd/m3.service"), &stage.join("usr/lib/systemd/system/m3.service"))?;
     file(&root.join("packaging/systemd/m3.env"), &stage.join("etc/m3/m3.env"))?;
-    file(&root.join("packaging/debian/copyright"), &stage.join(DOCUMENTS).join("copyright"))?;
+    let documents = documents(root, &stage, "m3-server", "m3-server")?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE"] {
-        file(&root.join(name), &stage.join(DOCUMENTS).join(name))?;
+        file(&root.join(name), &documents.join(name))?;
     }
     for path in crate::tidy::files(&root.join("docs"), "md")? {
         let name = path.file_name().context("a file has a name")?;
-        file(&path, &stage.join(DOCUMENTS).join(name))?;
+        file(&path, &documents.join(name))?;
     }
     Ok(Package {
         name: "m3-server".to_owned(),
@@ -40,16 +43,27 @@ pub(super) fn server(root: &Path, built: &Path, stages: &Path) -> Result<Package
 }
 
 /// One plugin.
-pub(super) fn backend(built: &Path, stages: &Path, name: &str) -> Result<Package> {
+pub(super) fn backend(root: &Path, built: &Path, stages: &Path, name: &str) -> Result<Package> {
     let package = format!("m3-backend-{name}");
     let stage = stages.join(&package);
     let file = format!("libm3_backend_{name}.so");
     let place = stage.join(HOME).join(&file);
     binary(&built.join(&file), &place, 0o644)?;
+    documents(root, &stage, &package, &format!("backend-{name}-plugin"))?;
     let mut depends = vec![format!("m3-server (= {VERSION})")];
     depends.extend(libraries(&place)?);
     let summary = format!("{name} device plugin of m3-server");
     Ok(Package { name: package, summary, root: stage, depends, settings: Vec::new() })
+}
+
+/// What every package has to say of itself: its licence and what it is made of. Gives the folder.
+fn documents(root: &Path, stage: &Path, package: &str, made_of: &str) -> Result<PathBuf> {
+    let folder = stage.join(DOCUMENTS).join(package);
+    file(&root.join("packaging/debian/copyright"), &folder.join("copyright"))?;
+    let list = folder.join(SBOM);
+    std::fs::write(&list, sbom::of(root, package, made_of)?)?;
+    std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o644))?;
+    Ok(folder)
 }
 
 fn file(from: &Path, to: &Path) -> Result<()> {

@@ -88,8 +88,11 @@ fn probes_ask_for_routes_and_the_drain_has_its_time() {
     let pod = &deployment["spec"]["template"];
     let container = &pod["spec"]["containers"][0];
     let routes = read("crates/m3-server/src/routes/table.rs");
-    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+    for (probe, asked) in
+        [("startupProbe", "/startup"), ("livenessProbe", "/live"), ("readinessProbe", "/ready")]
+    {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap_or_else(|| panic!("no {probe}"));
+        assert_eq!(path, asked, "{probe}");
         assert!(routes.contains(&format!("row(\"get\", \"{path}\",")), "{probe} asks for {path}");
         assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"], "{probe}");
     }
@@ -151,8 +154,16 @@ fn the_unit_is_sandboxed_and_starts_what_is_installed() {
         ("PrivateTmp", "yes"),
         ("DevicePolicy", "closed"),
         ("KillSignal", "SIGTERM"),
+        ("CacheDirectory", "m3"),
+        ("Environment", "HF_HOME=/var/cache/m3/huggingface"),
     ] {
         assert_eq!(value(key), expected, "{key}");
+    }
+    // The child that decodes videos is locked in by these, which systemd's own group leaves out.
+    let calls: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+    let calls = calls.join(" ");
+    for call in ["seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"] {
+        assert!(calls.split(' ').any(|allowed| allowed == call), "{call} is refused: {calls}");
     }
     let stop: u64 = value("TimeoutStopSec").parse().unwrap();
     assert!(stop > 300, "running requests have 300 s");

@@ -1,6 +1,7 @@
 //! The packages in a fresh root: installed by `dpkg`, then served from there, seeing nothing of this machine but its C
 //! library. Drains on SIGTERM, and leaves nothing behind when it is removed.
 
+use super::{VERSION, archive, stage};
 use crate::process::works;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,14 +22,11 @@ pub(super) fn run(debs: &[PathBuf], backends: &[String]) -> Result<()> {
             "\nSKIPPED: no namespaces here, so that the packages are tried in their folder and see this machine\n"
         );
     }
-    let place = Place { root, isolated };
-    let listed = output(place.command(&["backends"]))?;
-    for backend in backends {
-        ensure!(
-            listed.contains(&format!("{backend} (")),
-            "the installed m3 does not see {backend}:\n{listed}"
-        );
+    for deb in debs {
+        listed(&root.join(stage::DOCUMENTS), &package(deb).context("a package has a name")?)?;
     }
+    let place = Place { root, isolated };
+    sees(place.command(&["backends"]), backends)?;
     place.serve(&[])?;
     if backends.iter().any(|name| name == "null") {
         place.serve(&["--backend", "null"])?;
@@ -36,6 +34,48 @@ pub(super) fn run(debs: &[PathBuf], backends: &[String]) -> Result<()> {
     remove(root, debs)?;
     println!("the packages install into a fresh root, serve, drain and go away again");
     Ok(())
+}
+
+/// The archives beside each other in a fresh folder: the program runs from there, and everything has its documents.
+pub(super) fn unpack(archives: &[(String, PathBuf)], backends: &[String]) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (_, archive) in archives {
+        archive::unpack(archive, folder.path())?;
+    }
+    let home = folder.path().join(format!("m3-{VERSION}"));
+    for (package, _) in archives {
+        listed(&home.join("doc"), package)?;
+    }
+    let mut command = Command::new(home.join("m3"));
+    command.arg("backends");
+    sees(command, backends)?;
+    println!("the archives unpack into one folder and run there");
+    Ok(())
+}
+
+/// Whether the program behind `m3 backends` finds the plugins beside it.
+fn sees(command: Command, backends: &[String]) -> Result<()> {
+    let text = output(command)?;
+    for backend in backends {
+        ensure!(text.contains(&format!("{backend} (")), "m3 does not see {backend}:\n{text}");
+    }
+    Ok(())
+}
+
+/// Whether a package's documents say what it is made of.
+fn listed(documents: &Path, package: &str) -> Result<()> {
+    let path = documents.join(package).join(stage::SBOM);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let list: serde_json::Value = serde_json::from_str(&text)?;
+    let crates = list["components"].as_array().map_or(0, Vec::len);
+    ensure!(list["bomFormat"] == "CycloneDX" && crates > 1, "{} lists {crates} crates", path.display());
+    ensure!(documents.join(package).join("copyright").is_file(), "{package} does not state its licence");
+    Ok(())
+}
+
+/// The name of the package in a file's name.
+fn package(deb: &Path) -> Option<String> {
+    deb.file_name()?.to_str()?.split_once('_').map(|(name, _)| name.to_owned())
 }
 
 fn dpkg(root: &Path) -> Command {
@@ -62,12 +102,8 @@ fn install(root: &Path, debs: &[PathBuf]) -> Result<()> {
 }
 
 fn remove(root: &Path, debs: &[PathBuf]) -> Result<()> {
-    let name = |deb: &PathBuf| {
-        let file = deb.file_name()?.to_str()?;
-        file.split_once('_').map(|(name, _)| name.to_owned())
-    };
     let mut command = dpkg(root);
-    command.arg("--purge").args(debs.iter().rev().filter_map(name));
+    command.arg("--purge").args(debs.iter().rev().filter_map(|deb| package(deb)));
     output(command)?;
     for left in ["usr/lib/m3", "usr/bin/m3", "etc/m3"] {
         ensure!(!root.join(left).exists(), "/{left} is left behind");
