@@ -2,7 +2,7 @@
 //! every failure is a sentence and nothing is served.
 
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3, PROBE_KEEP_MAPPED};
@@ -290,7 +290,7 @@ fn served_model(
     ServedModel {
         names,
         path: dir.to_owned(),
-        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        created: crate::clock::since_1970().as_secs(),
         limits: Limits {
             vocab_size,
             max_logprobs: options.model.max_logprobs,

@@ -23,18 +23,42 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Js
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         check_content_type(&request)?;
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            if let Some(slow) = cause::<TooSlow>(&rejection) {
-                return ApiError::new(StatusCode::REQUEST_TIMEOUT, slow.to_string()).with_code("slow_client");
-            }
-            ApiError::new(rejection.status(), lower_first(&rejection.body_text())).with_code("bad_body")
-        })?;
+        let RawBody(bytes) = RawBody::from_request(request, state).await?;
         if bytes.len() <= LARGE {
             return parse(&bytes).map(JsonBody);
         }
         let parsed = tokio::task::spawn_blocking(move || parse(&bytes)).await;
         let failed = || ApiError::engine("the server failed on this request; its log says more");
         parsed.unwrap_or_else(|_| Err(failed())).map(JsonBody)
+    }
+}
+
+/// A request body of any kind, whole.
+#[derive(Debug)]
+pub struct RawBody(pub Bytes);
+
+/// The bytes that a body may have, among a request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct MostBytes(pub usize);
+
+impl<S: Send + Sync> FromRequest<S> for RawBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let most = request.extensions().get::<MostBytes>().copied();
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if let Some(slow) = cause::<TooSlow>(&rejection) {
+                return ApiError::new(StatusCode::REQUEST_TIMEOUT, slow.to_string()).with_code("slow_client");
+            }
+            let sentence = match (rejection.status(), most) {
+                (StatusCode::PAYLOAD_TOO_LARGE, Some(MostBytes(most))) => {
+                    format!("the body has more than {most} bytes; --max-body-mb sets the limit")
+                }
+                _ => lower_first(&rejection.body_text()),
+            };
+            ApiError::new(rejection.status(), sentence).with_code("bad_body")
+        })?;
+        Ok(RawBody(bytes))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod backends;
 pub mod bench;
 pub mod boot;
 pub mod chat;
+pub mod clock;
 pub mod conversation;
 pub mod doctor;
 pub mod error;

@@ -41,7 +41,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<()> {
             let options = Options::read(parsed)?;
             let runtime = socket_threads().enable_all().build()?;
             let scheme = if options.http.access.tls.is_some() { "https" } else { "http" };
-            let bound = |address| println!("listening on {scheme}://{address}");
+            let bound = |address| announce(&format!("listening on {scheme}://{address}"));
             let result = runtime.block_on(serve::serve(options, bound));
             // A loader that a signal overtook would otherwise be waited for.
             runtime.shutdown_background();
@@ -76,6 +76,16 @@ fn socket_threads() -> tokio::runtime::Builder {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads((processors / 2).clamp(1, 8));
     builder
+}
+
+/// One line on standard output. A server whose output goes to a full disk or to nobody serves all the same.
+fn announce(line: &str) {
+    use std::io::Write;
+    let mut output = std::io::stdout().lock();
+    if let Err(error) = writeln!(output, "{line}").and_then(|()| output.flush()) {
+        tracing::warn!("standard output cannot be written to: {error}");
+        tracing::info!("{line}");
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "a program's last words")]

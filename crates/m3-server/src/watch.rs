@@ -12,6 +12,8 @@ use crate::routes::one_token;
 
 /// How often it looks, unless a shorter limit asks for more.
 const SLOWEST_ROUND: Duration = Duration::from_secs(1);
+/// How long a disk may take to say how much room it has.
+const DISK_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an idle engine may take for one token when no watchdog says so.
 const LONGEST_PROBE: Duration = Duration::from_secs(300);
 
@@ -92,7 +94,9 @@ impl Watch {
 
 /// Starts looking; ends with the process.
 pub fn start(app: &Arc<App>) {
+    // Apart, because a disk that hangs must not keep a stall from being seen.
     tokio::spawn(look(Arc::clone(app)));
+    tokio::spawn(look_at_disks(Arc::clone(app)));
     if !app.http.health.idle_probe.is_zero() {
         tokio::spawn(probe(Arc::clone(app)));
     }
@@ -105,14 +109,34 @@ fn round(limit: Duration) -> Duration {
 }
 
 async fn look(app: Arc<App>) {
-    let options = app.http.health.clone();
+    let watchdog = app.http.health.watchdog;
     loop {
-        let disks = options.clone();
-        let full = tokio::task::spawn_blocking(move || full_disk(&disks)).await.unwrap_or(None);
-        app.watch.note_disk(full);
-        look_at_engine(&app, options.watchdog);
-        tokio::time::sleep(round(options.watchdog)).await;
+        look_at_engine(&app, watchdog);
+        tokio::time::sleep(round(watchdog)).await;
     }
+}
+
+async fn look_at_disks(app: Arc<App>) {
+    loop {
+        let options = app.http.health.clone();
+        ask_disks(&app.watch, DISK_PATIENCE, move || full_disk(&options)).await;
+        tokio::time::sleep(SLOWEST_ROUND).await;
+    }
+}
+
+/// Notes what `ask` finds, and, when it takes too long as a network's disk may, that it does.
+async fn ask_disks(watch: &Watch, patience: Duration, ask: impl FnOnce() -> Option<String> + Send + 'static) {
+    let mut asked = tokio::task::spawn_blocking(ask);
+    let full = match tokio::time::timeout(patience, &mut asked).await {
+        Ok(full) => full,
+        Err(_) => {
+            let seconds = patience.as_secs_f64();
+            watch.note_disk(Some(format!("the disks to watch have not answered for {seconds} s")));
+            // One question at a time, however long it takes.
+            asked.await
+        }
+    };
+    watch.note_disk(full.unwrap_or(None));
 }
 
 fn look_at_engine(app: &App, watchdog: Duration) {
@@ -208,6 +232,26 @@ mod tests {
         watch.note(7, 3, limit, at(3626));
         assert!(watch.lock().stalled.is_none(), "a step ends it");
         assert!(!watch.note(7, 1, Duration::ZERO, at(9999)), "without a limit nothing stalls");
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_is_told_until_it_answers() {
+        let watch = std::sync::Arc::new(Watch::default());
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let asking = {
+            let watch = std::sync::Arc::clone(&watch);
+            let hang = move || wait.recv().ok().and(None);
+            tokio::spawn(async move { ask_disks(&watch, Duration::from_millis(20), hang).await })
+        };
+        let begun = Instant::now();
+        while watch.unwell(0).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody noticed");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(watch.unwell(0).unwrap(), "the disks to watch have not answered for 0.02 s");
+        go_on.send(()).unwrap();
+        asking.await.unwrap();
+        assert_eq!(watch.unwell(0), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(super) fn check(path: &str, text: &str, size_waived: bool, findings: &mut Ve
             findings.push(format!("{path}:{}: `{word}` must not be left behind", number + 1));
         }
     }
+    wall_clock(path, text, findings);
     let is_test = path.contains("/tests/") || path.ends_with("/tests.rs");
     match syn::parse_file(text) {
         Err(error) => findings.push(format!("{path}: does not parse: {error}")),
@@ -38,6 +39,20 @@ pub(super) fn check(path: &str, text: &str, size_waived: bool, findings: &mut Ve
                 findings.push(format!("{path}: {lines} lines without tests; at most {MOST_FILE_LINES}"));
             }
         }
+    }
+}
+
+/// Where the time of day may be read: to show it. Whatever lasts is measured by a clock that only goes forward.
+const WALL_CLOCKS: [&str; 2] = ["crates/m3-server/src/clock.rs", "crates/m3-core/src/text/template/clock.rs"];
+
+fn wall_clock(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    let of_engine = path.starts_with("crates/") && path.contains("/src/") && !WALL_CLOCKS.contains(&path);
+    for (number, _) in text.lines().enumerate().filter(|(_, line)| of_engine && line.contains("SystemTime")) {
+        findings.push(format!(
+            "{path}:{}: the time of day is read in {} alone; what lasts is measured by `Instant`",
+            number + 1,
+            WALL_CLOCKS.join(" and ")
+        ));
     }
 }
 
@@ -139,6 +154,7 @@ mod tests {
             ("a.rs", many.to_owned(), "7 arguments"),
             ("a.rs", big, "601 lines"),
             ("a.rs", left, "left behind"),
+            ("crates/a/src/b.rs", "//! Head.\nuse std::time::SystemTime;\n".to_owned(), "time of day"),
             ("src/utils.rs", "//! Head.\n".to_owned(), "says nothing"),
             ("a.rs", "//! Head.\nmod misc {}\n".to_owned(), "says nothing"),
         ] {

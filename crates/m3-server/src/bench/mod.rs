@@ -13,8 +13,6 @@ mod report;
 mod stats;
 mod workload;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::{Context, ensure};
 
 use crate::args::Parsed;
@@ -57,7 +55,7 @@ pub async fn measure(options: &BenchOptions) -> anyhow::Result<Report> {
         let outcome = drive::drive(&target, options, conversations, *concurrency).await;
         runs.push(stats::summary(&outcome, *concurrency, options));
     }
-    let date = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let date = crate::clock::since_1970().as_secs();
     Ok(Report::new(options, target.model.clone(), date, runs))
 }
 

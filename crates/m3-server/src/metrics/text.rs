@@ -202,7 +202,7 @@ fn histograms(page: &mut Page, metrics: &ServerMetrics) {
             histogram.write(&mut page.out, name, help, &labels);
         }
     };
-    for (histogram, names, help) in super::names::HISTOGRAMS {
+    for (histogram, help, names) in super::names::HISTOGRAMS {
         write(histogram(metrics), names, help);
     }
 }

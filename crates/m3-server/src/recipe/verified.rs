@@ -21,35 +21,18 @@ struct Record {
 const ONE_RANK: &str = "one rank of eight alone on one GPU, sums over ranks left out, made-up weights that draw fewer experts \
                         than trained ones";
 
+const SERVED: (&str, &str) = ("bench/sm90-serve.json", include_str!("../../../../bench/sm90-serve.json"));
+const STEPS: (&str, &str) = ("bench/sm90-tp8.json", include_str!("../../../../bench/sm90-tp8.json"));
+
 const RECORDS: &[Record] = &[
-    Record {
-        file: "bench/sm90-serve.json",
-        text: include_str!("../../../../bench/sm90-serve.json"),
-        hardware: "h200",
-        weights: Weights::Mxfp8,
-        gpus: 1,
-        tp: 8,
-        caveat: ONE_RANK,
-    },
-    Record {
-        file: "bench/sm90-tp8.json",
-        text: include_str!("../../../../bench/sm90-tp8.json"),
-        hardware: "h200",
-        weights: Weights::Mxfp8,
-        gpus: 1,
-        tp: 8,
-        caveat: ONE_RANK,
-    },
-    Record {
-        file: "bench/sm90-tp8.json",
-        text: include_str!("../../../../bench/sm90-tp8.json"),
-        hardware: "h200",
-        weights: Weights::Bf16,
-        gpus: 1,
-        tp: 8,
-        caveat: ONE_RANK,
-    },
+    one_of_eight_h200(SERVED, Weights::Mxfp8),
+    one_of_eight_h200(STEPS, Weights::Mxfp8),
+    one_of_eight_h200(STEPS, Weights::Bf16),
 ];
+
+const fn one_of_eight_h200((file, text): (&'static str, &'static str), weights: Weights) -> Record {
+    Record { file, text, hardware: "h200", weights, gpus: 1, tp: 8, caveat: ONE_RANK }
+}
 
 /// What is known of a recipe by measurement.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,8 +1,6 @@
 //! From answer events to a response: items that open, grow and close, and the object that holds them. A stream's last
 //! event carries the very object that a whole answer is.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use m3_core::text::parse::Delta;
 use serde_json::{Map, Value, json};
 
@@ -276,7 +274,7 @@ impl ResponsesShape {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    crate::clock::since_1970().as_secs()
 }
 
 impl Shape for ResponsesShape {

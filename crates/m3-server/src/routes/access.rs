@@ -15,7 +15,7 @@ use super::admission::{Class, Door, admit, client};
 use crate::anthropic::error::ErrorBody;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::lower_first;
+use crate::extract::{MostBytes, lower_first};
 use crate::limits::Permit;
 use crate::listen::Peer;
 use crate::logging;
@@ -82,6 +82,7 @@ async fn serve(
         Err(error) => return (error.into_response(), None),
     };
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(MostBytes(app.http.max_body_bytes));
     let patience = app.http.guard.patience;
     let response = next.run(request.map(|body| slow::paced(body, patience))).await;
     (shaped(response).await, permit)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Caller, chat, completions, responses};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{JsonBody, parse};
+use crate::extract::{JsonBody, RawBody, parse};
 use crate::generate::Job;
 use crate::logging;
 use crate::openai::fields::Fields;
@@ -35,7 +34,10 @@ pub(super) async fn flush_cache(State(app): State<Arc<App>>) -> Result<Response,
 }
 
 /// `{"rid"}` or `{"abort_all": true}`; the streams end with their reason.
-pub(super) async fn abort(State(app): State<Arc<App>>, body: Bytes) -> Result<Json<Value>, ApiError> {
+pub(super) async fn abort(
+    State(app): State<Arc<App>>,
+    RawBody(body): RawBody,
+) -> Result<Json<Value>, ApiError> {
     let Strict(body) = if body.is_empty() { Strict(json!({})) } else { parse(&body)? };
     let AbortRequest { rid, all } = AbortRequest::read(body)?;
     let ids = match (rid.as_deref(), all) {

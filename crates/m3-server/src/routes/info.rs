@@ -2,7 +2,6 @@
 //! environment and command line are not told.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
@@ -68,14 +67,15 @@ fn state(serving: &Serving, stats: &EngineStats) -> Value {
 pub(super) async fn model(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let serving = app.serving()?;
     let path = serving.model.path.display().to_string();
+    let sees = serving.model.vision.is_ok();
     Ok(Json(json!({
         "model_path": path,
         "tokenizer_path": path,
         "is_generation": true,
         "preferred_sampling_params": null,
         "weight_version": "default",
-        "has_image_understanding": false,
-        "has_video_understanding": false,
+        "has_image_understanding": sees,
+        "has_video_understanding": sees,
         "has_audio_understanding": false,
         "model_type": serving.info.model_type,
         "architectures": serving.info.architectures,
@@ -107,7 +107,7 @@ pub(super) async fn loads(State(app): State<Arc<App>>) -> Result<Json<Value>, Ap
     let (info, counters) = (&serving.info, &stats.counters);
     let usage = stats.pages.leased as f64 / stats.pages.total.max(1) as f64;
     let hits = counters.cached_tokens as f64 / counters.prompt_tokens.max(1) as f64;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let now = crate::clock::since_1970().as_secs_f64();
     Ok(Json(json!({
         "timestamp": now,
         "dp_rank_count": 1,

@@ -19,7 +19,6 @@ mod text;
 mod ui;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -99,7 +98,7 @@ fn head_of(prefix: &str, headers: &HeaderMap, named: Option<&str>, serving: &Ser
     let unique = given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned);
     Head {
         id: format!("{prefix}{unique}"),
-        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        created: crate::clock::since_1970().as_secs(),
         model: serving.model.names.first().cloned().unwrap_or_default(),
     }
 }

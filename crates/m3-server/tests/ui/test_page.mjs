@@ -214,6 +214,22 @@ const tests = {
     }), { more: { eos: null, step_us: 20_000 } });
   },
 
+  async "with the metrics on another port the status view says so and shows the load"() {
+    await serving("Again and again. ", (base) => paged(base, async (page) => {
+      await say(page, "Go on");
+      await page.getByText(/Again/).first().waitFor();
+      await page.getByRole("tab", { name: "Status" }).click();
+      await until(async () => await page.locator('[data-name="Running"] dd').textContent() === "1", "one request runs");
+      assert.match(await page.locator("#status-note").textContent(), /on the admin's port alone/);
+      assert.equal(await page.locator('[data-name="Requests so far"]').count(), 0, "what is not known is not shown");
+      assert.equal(await page.locator("#server-facts").getByRole("row", { name: /^Backend null/ }).count(), 1);
+      // Asked for once, not every two seconds.
+      await page.waitForTimeout(5000);
+      const asked = await page.evaluate(() => performance.getEntriesByType("resource").filter((each) => each.name.endsWith("/metrics")).length);
+      assert.equal(asked, 1);
+    }, { expected: ["status of 404"] }), { flags: ["--admin-port", "0"], more: { eos: null, step_us: 20_000 } });
+  },
+
   async "a server that goes away is said to be away"() {
     await serving("Again and again. ", (base, server) => paged(base, async (page) => {
       await page.getByText("ready", { exact: true }).waitFor();

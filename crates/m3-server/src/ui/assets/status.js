@@ -9,6 +9,8 @@ import { buckets, parse, quantile, value } from "./prometheus.js";
 const [EVERY, SHOWN, GATHERED] = [2, 300, 30];
 const [FIRST, GAP] = ["m3_time_to_first_token_seconds", "m3_inter_token_latency_seconds"];
 const readings = [];
+/** /metrics is behind another port: what is known without it is the load that routers ask for. */
+let elsewhere = false;
 
 const number = (each) => each >= 1000 ? `${(each / 1000).toFixed(each >= 1e4 ? 0 : 1)}k` : each >= 10 || Number.isInteger(each) ? each.toFixed(0) : each.toFixed(1);
 const percent = (each) => `${each.toFixed(each < 10 && each > 0 ? 1 : 0)}%`;
@@ -54,16 +56,37 @@ async function probe() {
 
 async function read() {
   try {
-    const samples = parse(await (await ask("metrics")).text());
-    byId("status-note").hidden = true;
-    note(samples);
+    if (!elsewhere) note(parse(await (await ask("metrics")).text()));
+    if (elsewhere) noteLoad((await (await ask("v1/loads")).json()).loads[0]);
+    tell(elsewhere ? "Latencies and counts are on the admin's port alone; this is the load of the moment." : "");
   } catch (error) {
-    byId("status-note").textContent = `No figures: ${error.message}.`;
-    byId("status-note").hidden = false;
+    if (!elsewhere && error.status === 404) {
+      elsewhere = true;
+      return read();
+    }
+    tell(`No figures: ${error.message}.`);
   }
 }
 
-/** Adds a reading and draws. */
+function tell(sentence) {
+  byId("status-note").textContent = sentence;
+  byId("status-note").hidden = !sentence;
+}
+
+/** A reading without /metrics. */
+function noteLoad(load) {
+  const [used, hits] = [100 * load.token_usage, 100 * load.cache_hit_rate];
+  add({
+    time: performance.now() / 1000,
+    point: {
+      written: load.gen_throughput, read: NaN, running: load.num_running_reqs, waiting: load.num_waiting_reqs,
+      used, kept: NaN, first: [NaN, NaN], gap: [NaN, NaN],
+    },
+    facts: { "Cache hits": percent(hits) },
+  });
+}
+
+/** A reading of /metrics. */
 function note(samples) {
   const time = performance.now() / 1000;
   const before = readings.at(-1);
@@ -83,27 +106,28 @@ function note(samples) {
     waiting: counter("m3_requests_waiting"), used: page("leased"), kept: page("cached"),
     first: quantiles("firsts"), gap: quantiles("gaps"),
   };
+  reading.facts = {
+    "Tokens/s read": number(reading.point.read), "Cache hits": percent(100 * counter("m3_cache_hit_rate")),
+    "Requests so far": number(counter("m3_requests_total")), "Preemptions": number(counter("m3_preemptions_total")),
+  };
+  add(reading);
+}
+
+function add(reading) {
   readings.push(reading);
-  while (readings[0].time < time - SHOWN) readings.shift();
-  if (!byId("view-status").hidden) show(samples);
-  latest = samples;
+  while (readings[0].time < reading.time - SHOWN) readings.shift();
+  redraw();
 }
 
-let latest = null;
-
-/** Draws the last reading; for when the view is opened. */
+/** Draws the last reading where it is seen; also for when the view is opened. */
 export function redraw() {
-  if (latest) show(latest);
+  if (readings.length && !byId("view-status").hidden) show(readings.at(-1));
 }
 
-function show(samples) {
-  const { point, time } = readings.at(-1);
-  const counter = (name) => value(samples, name) ?? 0;
+function show({ point, time, facts }) {
   tiles({
     "Running": number(point.running), "Waiting": number(point.waiting), "Tokens/s written": number(point.written),
-    "Tokens/s read": number(point.read), "Cache in use": percent(point.used),
-    "Cache hits": percent(100 * (value(samples, "m3_cache_hit_rate") ?? 0)),
-    "Requests so far": number(counter("m3_requests_total")), "Preemptions": number(counter("m3_preemptions_total")),
+    "Cache in use": percent(point.used), ...facts,
   });
   for (const [plot, pick] of PLOTS) plot.update(readings.map((each) => ({ time: each.time, values: pick(each.point) })), time);
 }
