@@ -22,7 +22,7 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
     }
     if what == "server" {
         // The server is another process, always a release build; what the load costs does not count.
-        return record(root, what, &server::run(root)?);
+        return record(root, what, &format!("cargo xtask bench {what}"), &server::run(root)?);
     }
     if cfg!(debug_assertions) {
         // Figures of a debug build mean nothing.
@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, what: &str) -> Result<()> {
             )
         }
     };
-    record(root, what, &result)
+    record(root, what, &format!("cargo xtask bench {what}"), &result)
 }
 
 /// Builds one file that measures on any machine with the driver, and runs it when this is one.
@@ -160,7 +160,8 @@ fn chinese() -> String {
     text
 }
 
-fn record(root: &Path, what: &str, result: &Value) -> Result<()> {
+/// Writes `bench/WHAT.json`: the result with device, date and command.
+pub(crate) fn record(root: &Path, what: &str, command: &str, result: &Value) -> Result<()> {
     let machine = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = machine.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
     let date = if works("date", &["--version"]) {
@@ -170,7 +171,7 @@ fn record(root: &Path, what: &str, result: &Value) -> Result<()> {
     };
     let threads = std::thread::available_parallelism()?.get();
     let whole = json!({
-        "command": format!("cargo xtask bench {what}"), "date": date,
+        "command": command, "date": date,
         "device": format!("{} ({threads} threads)", model.trim_start_matches([':', '\t', ' '])), "result": result,
     });
     let path = root.join("bench").join(format!("{what}.json"));

@@ -102,7 +102,8 @@ enum Task {
     },
     /// What a test does for seconds, for hours.
     Soak {
-        /// `simulation`: the engine, for as many worlds of a hundred random requests each; `fuzz`: made-up input.
+        /// `simulation`: the engine, for as many worlds of a hundred random requests each; `fuzz`: made-up input; `load`: a
+        /// server under load and faults, recorded in `bench/load.json`.
         #[arg(default_value = "simulation")]
         what: String,
         #[arg(long, default_value_t = 10_000)]
@@ -183,6 +184,7 @@ fn run(task: Task) -> Result<()> {
         Task::Dist { backend, debug } => dist::run(&root, &dist::Wanted { backends: backend, debug }),
         Task::Pictures => pictures::run(&root),
         Task::Soak { what, worlds, .. } if what == "simulation" => test::soak(&root, worlds),
+        Task::Soak { what, .. } if what == "load" => test::soak_load(&root),
         Task::Soak { what, hours, seed, target, .. } => test::soak_fuzz(&root, &what, hours, seed, target),
         Task::Sbom { out } => sbom::run(&root, out.as_deref()),
         Task::ResizeOracle => pictures::resize_oracle(&root),

@@ -46,7 +46,7 @@ pub(crate) fn soak_fuzz(
     seed: Option<u64>,
     target: Option<String>,
 ) -> Result<()> {
-    ensure!(what == "fuzz", "{what:?} cannot be soaked; simulation and fuzz can");
+    ensure!(what == "fuzz", "{what:?} cannot be soaked; simulation, fuzz and load can");
     let seconds = (hours * 3600.0).max(1.0) as u64;
     let mut args = vec!["run", "--package", "m3-fuzz", "--", "--seconds"]
         .into_iter()
@@ -56,6 +56,29 @@ pub(crate) fn soak_fuzz(
     args.extend(seed.map(|seed| format!("--seed={seed}")));
     args.extend(target.map(|target| format!("--target={target}")));
     cargo(root, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Load and faults in full, recorded as `bench/load.json`. Not a release build either: its checks shall be on.
+pub(crate) fn soak_load(root: &Path) -> Result<()> {
+    // The whole, as tests build it: the plugin lies beside the program and is made of the same crates.
+    cargo(root, &["build", "--workspace"])?;
+    let figures = tempfile::tempdir()?;
+    let begun = Instant::now();
+    let mut tests = Command::new("cargo");
+    tests.args(["test", "--workspace", "--test", "load", "--", "--nocapture", "--test-threads", "1"]);
+    tests.env("M3_LOAD", "full").env("M3_LOAD_OUT", figures.path()).current_dir(root);
+    let status = tests.status()?;
+    let mut all = serde_json::Map::new();
+    for entry in std::fs::read_dir(figures.path())? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).context("a figure has a name")?;
+        all.insert(name.to_owned(), serde_json::from_slice(&std::fs::read(&path)?)?);
+    }
+    // Nothing is recorded of a run that failed.
+    ensure!(status.success(), "the soak failed after {} s", begun.elapsed().as_secs());
+    all.sort_keys();
+    all.insert("seconds".to_owned(), begun.elapsed().as_secs().into());
+    crate::bench::record(root, "load", "cargo xtask soak load", &all.into())
 }
 
 /// Killed when the test ends, however it ends.

@@ -17,6 +17,10 @@ pub struct Options {
     pub eos: Option<u32>,
     /// Hashed tokens before `eos`.
     pub length: Option<u32>,
+    /// Output index i of a row is token i of its own prompt, read back from its pages; `eos` comes after the last one.
+    pub echo: bool,
+    /// Tokens of the prompt that an echo leaves out, such as a template's own.
+    pub echo_without: Vec<u32>,
     /// Simulated device time of a step, and of a token in it.
     pub step_us: u64,
     pub token_us: u64,
@@ -71,6 +75,9 @@ impl Options {
         }
         if let Some(token) = options.script.iter().chain(&options.eos).find(|token| **token >= vocab) {
             return Err(format!("m3_null names token {token}; the vocabulary has {vocab}"));
+        }
+        if options.echo && (options.eos.is_none() || !options.script.is_empty() || options.length.is_some()) {
+            return Err("m3_null.echo needs m3_null.eos, and neither script nor length beside it".to_owned());
         }
         if options.length.is_some() && options.eos.is_none() {
             return Err("m3_null.length needs m3_null.eos".to_owned());

@@ -117,6 +117,12 @@ impl Pages {
         Ok(before)
     }
 
+    /// The input that was written at a position, if one was.
+    pub(crate) fn input(&self, table: &[u32], position: usize) -> Option<u64> {
+        let page = self.pages.get(*table.get(position / self.page_tokens)? as usize)?;
+        Some(page.slots[position % self.page_tokens].input).filter(|input| *input != UNWRITTEN)
+    }
+
     /// Writes one position; gives the chain value after it.
     pub(crate) fn write(
         &mut self,

@@ -149,7 +149,7 @@ impl Device {
             let input = input(*token, seq.row, position, step, &self.media);
             before = self.pages.write(seq.row, &row.table, position, before, input)?;
             if index >= first_logit {
-                slots.push(answers.answer(row, before)?);
+                slots.push(answers.answer(row, &self.pages, (position, before))?);
             }
         }
         row.computed = Some((first + tokens.len()) as u32);
@@ -219,12 +219,16 @@ impl<'a> Answers<'a> {
         Ok(Answers { seq, targets, masks, options, limits, answered: 0, sampled: 0, last: None })
     }
 
-    fn answer(&mut self, row: &Row, end: u64) -> Result<Slot> {
+    /// `at` is the position whose logits they are, and the chain value after it.
+    fn answer(&mut self, row: &Row, pages: &Pages, at: (usize, u64)) -> Result<Slot> {
         let index = self.answered;
         self.answered += 1;
         let target = self.targets.map_or(NONE, |targets| targets[index as usize]);
         let output_index = self.seq.output_index + self.sampled;
-        let favourite = self.favourite(output_index, end);
+        let favourite = match self.options.echo {
+            true => self.echoed(row, pages, (at.0, output_index)),
+            false => self.favourite(output_index, at.1),
+        };
         let mut slot = Slot {
             index: self.seq.output_offset + index,
             token: target,
@@ -248,6 +252,18 @@ impl<'a> Answers<'a> {
         Ok(slot)
     }
 
+    /// The prompt's token of this index as the row's pages hold it. An image's place has none, and ends the echo.
+    fn echoed(&self, row: &Row, pages: &Pages, (position, output_index): (usize, u32)) -> u32 {
+        // Output i is sampled at position prompt_len - 1 + i.
+        let prompt_len = (position + 1).saturating_sub(output_index as usize);
+        let tokens = (0..prompt_len)
+            .filter_map(|at| pages.input(&row.table, at))
+            .map(|input| u32::try_from(input).ok().filter(|token| *token < self.limits.vocab));
+        let mut kept =
+            tokens.filter(|token| token.is_none_or(|token| !self.options.echo_without.contains(&token)));
+        kept.nth(output_index as usize).flatten().or(self.options.eos).unwrap_or(0)
+    }
+
     /// The script's token, or the hash of everything before.
     fn favourite(&self, output_index: u32, end: u64) -> u32 {
         let Options { script, eos, length, vocab, .. } = self.options;
@@ -267,7 +283,7 @@ impl<'a> Answers<'a> {
         let mask = self.masks.map(|masks| &masks[self.sampled as usize * words..][..words]);
         let allowed = |token: u32| mask.is_none_or(|mask| mask[token as usize / 32] >> (token % 32) & 1 == 1);
         let biased = |token: u32| row.biases.iter().any(|bias| bias.token == token);
-        let scripted = !self.options.script.is_empty() || self.options.length.is_some();
+        let scripted = !self.options.script.is_empty() || self.options.length.is_some() || self.options.echo;
         let from = if scripted { 0 } else { drawn_rank(&row.draw(), output_index, vocab) };
         let plain = (0..vocab)
             .map(|step| (from + step) % vocab)

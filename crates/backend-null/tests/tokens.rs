@@ -37,6 +37,30 @@ fn whole_prompt_then_one_token_a_step() {
 }
 
 #[test]
+fn an_echo_gives_the_prompt_back_and_ends() {
+    let mut bench = Bench::new(r#"{"echo": true, "eos": 2}"#);
+    let mut token = bench.token(whole());
+    for (index, expected) in PROMPT.iter().enumerate() {
+        assert_eq!(token, *expected, "output {index}");
+        let index = index as u32;
+        let draft = Draft::new().part(0, 6 + index, &[token], Some(index + 1));
+        let draft = if index == 2 { draft.pages(0, 2, &[7]) } else { draft };
+        token = bench.token(draft);
+    }
+    assert_eq!(token, 2, "the end comes after the whole prompt");
+    let mut bench = Bench::new(r#"{"echo": true, "echo_without": [3, 4], "eos": 2}"#);
+    assert_eq!(bench.token(whole()), 1, "the first that is not left out");
+    let second = bench.token(Draft::new().part(0, 6, &[1], Some(1)));
+    assert_eq!((second, bench.token(Draft::new().part(0, 7, &[1], Some(2)))), (1, 5));
+    for bad in [r#"{"echo": true}"#, r#"{"echo": true, "eos": 2, "script": [1]}"#] {
+        assert!(
+            opened(&request(bad)).is_err_and(|error| error.to_string().contains("m3_null.echo")),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
 fn chunks() {
     let mut bench = Bench::new("{}");
     bench.run(Draft::new().bind(0).pages(0, 0, &[2]).part(0, 0, &PROMPT[..3], None));
