@@ -66,7 +66,7 @@ async fn a_clock_that_jumps_harms_no_stream_and_no_limit() {
         "--log-level",
         "debug",
     ];
-    let program = Program::start_in(command, Model::Null(echo(20_000)), &flags, None).await;
+    let program = Program::start_in(command, Model::Null(echo(size(5000, 20_000))), &flags, None).await;
     let jumps: &[i64] =
         size(&[10 * YEAR, -70 * YEAR, 0], &[10 * YEAR, -70 * YEAR, 0, 1, -1, 3600, -3600, 500 * YEAR, 0]);
     let (mut right, streams) = (0, size(60u64, 200));

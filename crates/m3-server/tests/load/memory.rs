@@ -27,7 +27,7 @@ fn small_cache() -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_is_flat_over_many_requests() {
-    let requests = size(8_000, 200_000);
+    let requests = size(5_000, 200_000);
     let program = Program::start(Model::Null(small_cache()), &["--max-running-requests", "48"]).await;
     let kinds: Vec<_> = kinds().into_iter().filter(|bad| bad.needs_no_key()).collect();
     let one = async |number: u64| {
