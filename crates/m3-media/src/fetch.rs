@@ -226,6 +226,12 @@ fn failure(error: &reqwest::Error, host: &str, wanted: Wanted, policy: &Policy) 
         if let Some(refusal) = inner.downcast_ref::<Error>() {
             return refusal.clone();
         }
+        if has_wrong_certificate(inner) {
+            let word = wanted.word();
+            return Error::Upstream(format!(
+                "the certificate of {host} is not trusted, so the {word} was not fetched"
+            ));
+        }
         cause = inner.source();
     }
     tracing::debug!(
@@ -242,6 +248,18 @@ fn failure(error: &reqwest::Error, host: &str, wanted: Wanted, policy: &Policy) 
     }
     let what = if error.is_connect() { "cannot be reached" } else { "gives no proper answer" };
     Error::Upstream(format!("{host} {what}, so the {} was not fetched", wanted.word()))
+}
+
+/// Whether TLS ended because the server is not shown to be who it should be. An I/O error does not name what it wraps
+/// as its source, and here one wraps another.
+fn has_wrong_certificate(mut error: &(dyn std::error::Error + 'static)) -> bool {
+    while let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        error = inner;
+    }
+    matches!(
+        error.downcast_ref(),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    )
 }
 
 fn host_of(url: &Url) -> String {
