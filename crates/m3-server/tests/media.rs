@@ -284,6 +284,54 @@ async fn models_say_what_they_take_and_text_models_refuse_pictures_by_name() {
     assert_eq!(message, "messages[0].content[0] is an image input; this model takes text only");
 }
 
+/// Turns of a conversation that is too long with its pictures go as wholes, the oldest first, and take their pictures
+/// with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_shortened_response_shows_are_the_pictures_of_the_turns_that_are_kept() {
+    let server = Server::start(says("fine"), &["--context-length", "700"]).await;
+    let turn = |url: &str| {
+        json!({"role": "user", "content": [{"type": "input_text", "text": "what is it?"},
+            {"type": "input_image", "image_url": url}]})
+    };
+    let said = json!({"role": "assistant", "content": "a colour"});
+    let call = json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"});
+    let result = |url: &str| {
+        json!({"type": "function_call_output", "call_id": "c",
+            "output": [{"type": "input_image", "image_url": url}]})
+    };
+    // 391, 576, 16 and 4 tokens: each sum tells which of them are there.
+    let [first, second] = [png(640, 480, [9; 3]), png(672, 672, [8; 3])];
+    let [third, last] = [png(100, 100, [7; 3]), png(20, 20, [6; 3])];
+    let items = [turn(&first), said.clone(), turn(&second), call, result(&third), said, turn(&last)];
+    let ask = |items: &[Value], truncation: &str| json!({"model": "nano", "input": items, "truncation": truncation, "max_output_tokens": 4});
+    let path = "/v1/responses";
+    let (status, error) = server.post(path, ask(&items, "disabled")).await;
+    assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")), "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("700"), "{error}");
+    let answer = server.good(path, ask(&items, "auto")).await;
+    assert_eq!(answer["truncated_messages"], 2);
+    assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 576 + 16 + 4);
+    let kept = server.good(path, ask(&items[2..], "disabled")).await;
+    assert_eq!(answer["usage"]["input_tokens"], kept["usage"]["input_tokens"]);
+    assert!(kept.get("truncated_messages").is_none());
+    // What fits is not cut.
+    let whole = server.good(path, ask(&items[..2], "auto")).await;
+    assert_eq!(whole["usage"]["input_tokens_details"]["image_tokens"], 391);
+    assert!(whole.get("truncated_messages").is_none());
+    // One turn that alone is too long cannot be cut.
+    let both = json!({"role": "user", "content": [{"type": "input_image", "image_url": first},
+        {"type": "input_image", "image_url": second}]});
+    let (status, error) = server.post(path, ask(&[both], "auto")).await;
+    assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")), "{error}");
+    // Errors name the part as the request has it, also when the text alone has cost turns before it.
+    let long = json!({"role": "user", "content": "word ".repeat(900)});
+    let broken = turn("data:image/png;base64,iVBORw0KGgo=");
+    let said = json!({"role": "assistant", "content": "a colour"});
+    let (status, error) = server.post(path, ask(&[long, said, turn(&last), broken], "auto")).await;
+    assert_eq!((status, &error["error"]["param"]), (400, &json!("input[3].content[1]")), "{error}");
+    server.assert_no_leak().await;
+}
+
 /// A server of one picture on this machine; the port it listens on.
 async fn picture_server(data_uri: &str) -> u16 {
     let bytes = STANDARD.decode(data_uri.split_once(',').unwrap().1).unwrap();

@@ -1,5 +1,7 @@
 //! `/v1/responses`: create, get, delete, cancel and list the input of responses.
 
+mod fit;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,19 +14,18 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::chat::{prepare, show};
-use super::{Caller, blocking, head_of, one_answer, with_id};
+use super::{Caller, blocking, head_of, with_id};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, lower_first};
-use crate::generate::{Job, Session, check_room};
-use crate::openai::chat_request::ChatRequest;
+use crate::generate::Session;
 use crate::responses::shape::Keep;
 use crate::responses::store::{Kept, Live, skip_to};
 use crate::responses::{History, ResponsesRequest, ResponsesShape};
 use crate::shape::TokenNames;
 use crate::stream;
 use crate::strict::Strict;
+use fit::{Fitted, fit_media, fit_text};
 
 /// Translates, renders, submits and answers.
 pub(super) async fn create(
@@ -34,15 +35,14 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let received = Instant::now();
     let work = Arc::clone(&app);
-    let (request, mut fitted) = blocking(move || read(&work, body, caller, received)).await?;
-    let placed = show(&app, &fitted.chat, &mut fitted.job).await;
-    placed.map_err(|error| request.renames.apply(error))?;
+    let fitted = blocking(move || read(&work, body, caller, received)).await?;
+    let fitted = fit_media(&app, fitted).await?;
     let serving = app.serving()?;
     // Never the caller's own id: it is what the response is stored under.
     let head = head_of("resp_", &HeaderMap::new(), None, serving);
     let id = head.id.clone();
-    let echo = echo(&request, &fitted, &app);
-    let job = fitted.job;
+    let echo = echo(&fitted, &app);
+    let (request, job) = (fitted.request, fitted.job);
     let tokenizer = serving.model.text.as_ref().map(|text| text.tokenizer.clone());
     let names = request.logprobs.then(|| TokenNames::new(tokenizer, false));
     let background = request.background.then(|| Arc::new(Live::default()));
@@ -60,74 +60,14 @@ pub(super) async fn create(
     Ok(with_id(response, &id))
 }
 
-fn read(
-    app: &App,
-    body: Value,
-    caller: Caller,
-    received: Instant,
-) -> Result<(ResponsesRequest, Fitted), ApiError> {
+fn read(app: &App, body: Value, caller: Caller, received: Instant) -> Result<Fitted, ApiError> {
     let body = resolve_references(app, body, caller)?;
     let request = ResponsesRequest::read(body, |id| previous(app, id, caller))?;
     if request.background && !app.responses.is_on() {
         let sentence = "background is true, but this server keeps no responses (--max-stored-responses 0)";
         return Err(ApiError::unsupported("background", sentence));
     }
-    let fitted = fit(app, &request, received)?;
-    Ok((request, fitted))
-}
-
-/// A rendered request.
-struct Fitted {
-    chat: ChatRequest,
-    job: Job,
-    /// Messages that were left out so that it fits.
-    left_out: usize,
-}
-
-/// Renders; with `truncation: auto` the fewest oldest turns are left out that make it fit.
-fn fit(app: &App, request: &ResponsesRequest, received: Instant) -> Result<Fitted, ApiError> {
-    let all = request.chat["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let attempt = |cut: usize| {
-        let messages = without(all, cut);
-        let left_out = all.len() - messages.len();
-        let mut body = request.chat.clone();
-        body.insert("messages".to_owned(), Value::Array(messages));
-        let (chat, job) = prepare(app, Value::Object(body), received)?;
-        one_answer(&chat)?;
-        check_room(app, &job)?;
-        Ok(Fitted { chat, job, left_out })
-    };
-    let too_long = |error: &ApiError| error.code == Some("context_length_exceeded");
-    let mut best = attempt(0);
-    let mut cuts =
-        if request.truncate && best.as_ref().is_err_and(too_long) { turns(all) } else { Vec::new() };
-    // Fewer turns always fit better, so the first cut that fits is found by halving.
-    while !cuts.is_empty() {
-        let middle = cuts.len() / 2;
-        match attempt(cuts[middle]) {
-            Err(error) if too_long(&error) => drop(cuts.drain(..=middle)),
-            result => {
-                best = result;
-                cuts.truncate(middle);
-            }
-        }
-    }
-    best.map_err(|error| request.renames.apply(error))
-}
-
-fn is_system(message: &Value) -> bool {
-    matches!(message["role"].as_str(), Some("system" | "developer" | "root"))
-}
-
-/// Where a conversation may be cut: before a user's message, so that no call loses its result.
-fn turns(messages: &[Value]) -> Vec<usize> {
-    let user = |at: &usize| messages[*at]["role"] == "user";
-    (0..messages.len()).filter(user).skip(1).collect()
-}
-
-fn without(messages: &[Value], cut: usize) -> Vec<Value> {
-    let kept = messages.iter().enumerate().filter(|(at, message)| *at >= cut || is_system(message));
-    kept.map(|(_, message)| message.clone()).collect()
+    fit_text(app, request, received)
 }
 
 /// The id that an item only refers to; a reference may also come without its type.
@@ -167,8 +107,8 @@ fn previous(app: &App, id: &str, caller: Caller) -> Result<Arc<History>, ApiErro
 }
 
 /// What the request decided, as every response object repeats it.
-fn echo(request: &ResponsesRequest, fitted: &Fitted, app: &App) -> Map<String, Value> {
-    let chat = &fitted.chat;
+fn echo(fitted: &Fitted, app: &App) -> Map<String, Value> {
+    let (request, chat) = (&fitted.request, &fitted.chat);
     let mut echo = request.echo.clone();
     let defaults = app.loaded().map(|serving| serving.model.sampling_defaults);
     let number = |value: f32| value.to_string().parse::<f64>().map_or(Value::Null, Value::from);

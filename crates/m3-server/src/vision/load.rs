@@ -58,7 +58,7 @@ fn article(kind: MediaKind) -> &'static str {
 }
 
 /// Fetches, decodes and prepares all parts, in their order.
-async fn load(app: &Arc<App>, parts: &[MediaPart]) -> Result<Vec<(MediaKind, Prepared)>, ApiError> {
+pub async fn load(app: &Arc<App>, parts: &[MediaPart]) -> Result<Vec<(MediaKind, Prepared)>, ApiError> {
     let vision = check(app.serving()?, parts)?;
     let ready = stream::iter(parts.to_vec()).map(|part| {
         let (app, vision) = (Arc::clone(app), vision.clone());
@@ -162,8 +162,19 @@ pub async fn place(
     param: &str,
 ) -> Result<Placed, ApiError> {
     let media = load(app, parts).await?;
+    place_loaded(app, prompt, media, param)
+}
+
+/// Gives media that are loaded their places in a prompt; errors about counts name `param`.
+pub fn place_loaded(
+    app: &App,
+    prompt: &[u32],
+    media: Vec<(MediaKind, Prepared)>,
+    param: &str,
+) -> Result<Placed, ApiError> {
     let serving = app.serving()?;
-    let vision = check(serving, parts)?;
+    let vision = serving.model.vision.as_ref();
+    let vision = vision.map_err(|why| ApiError::engine(format!("there are media, and {why}")))?;
     let Some(side) = &serving.model.text else {
         return Placer { vision, encode: None, param }.place(prompt, media);
     };

@@ -11,7 +11,7 @@ use m3_core::text::tokenizer::Tokenizer;
 use m3_media::geometry::Geometry;
 use m3_media::size::{FRAME_SIDE, IMAGE_SIDE, Rule};
 
-pub use load::{add_media, check, place};
+pub use load::{add_media, check, load, place, place_loaded};
 pub use options::MediaOptions;
 pub use part::{MediaPart, is_media, raw_part, read_medium};
 pub use placing::{Placed, Placer, find_media_token};
