@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::kernels::convert::{bf16_to_f32, f32_to_bf16};
+use crate::kernels::convert::round_to_bf16;
 use crate::kernels::gemm::Rows;
 
 /// What activations are rounded to.
@@ -65,16 +65,8 @@ impl Buffer {
             Precision::F32 => rows.for_each(|(index, row)| fill(index, row)),
             Precision::Bf16 => rows.zip(self.bits.par_chunks_mut(width)).for_each(|((index, row), bits)| {
                 fill(index, row);
-                round(row, bits);
+                round_to_bf16(row, bits);
             }),
         }
-    }
-}
-
-/// Rounds values to bf16 in place and keeps the bits.
-pub(crate) fn round(values: &mut [f32], bits: &mut [u16]) {
-    for (value, bits) in values.iter_mut().zip(bits) {
-        *bits = f32_to_bf16(*value);
-        *value = bf16_to_f32(*bits);
     }
 }

@@ -9,8 +9,8 @@ use m3_model::batch::Batch;
 use rayon::prelude::*;
 
 use super::CpuOps;
-use crate::buffer::round;
 use crate::kernels::attention::{KvShape, State};
+use crate::kernels::convert::round_to_bf16;
 use crate::kernels::{SendPtr, with_task_scratch};
 
 /// Pages of a run: 2,048 tokens of M3, the most that a sparse layer visits.
@@ -76,7 +76,7 @@ impl CpuOps {
         if !attended.bits.is_empty() {
             let width = sizes.heads * dim;
             let rows = attended.values.par_chunks_mut(width).zip(attended.bits.par_chunks_mut(width));
-            rows.for_each(|(values, bits)| round(values, bits));
+            rows.for_each(|(values, bits)| round_to_bf16(values, bits));
         }
         self.work.attended = attended;
         self.work.partial = partial;

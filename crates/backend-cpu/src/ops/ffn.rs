@@ -11,7 +11,8 @@ use m3_model::taps::TapPoint;
 use rayon::prelude::*;
 
 use super::CpuOps;
-use crate::buffer::{Precision, round};
+use crate::buffer::Precision;
+use crate::kernels::convert::round_to_bf16;
 use crate::kernels::gemm::{Rows, Tile};
 use crate::kernels::matrix::Matrix;
 use crate::kernels::swiglu::Swiglu;
@@ -125,7 +126,10 @@ impl CpuOps {
                         let values = std::slice::from_raw_parts_mut(values.get().add(at), columns);
                         values.copy_from_slice(gate);
                         if self.precision == Precision::Bf16 {
-                            round(values, std::slice::from_raw_parts_mut(bits.get().add(at), columns));
+                            round_to_bf16(
+                                values,
+                                std::slice::from_raw_parts_mut(bits.get().add(at), columns),
+                            );
                         }
                     }
                 }

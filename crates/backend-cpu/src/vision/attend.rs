@@ -7,8 +7,8 @@
 use rayon::prelude::*;
 
 use super::{Encoder, Group};
-use crate::buffer::{Buffer, Precision, round};
-use crate::kernels::convert::f32_to_bf16;
+use crate::buffer::{Buffer, Precision};
+use crate::kernels::convert::{f32_to_bf16, round_to_bf16};
 use crate::kernels::gemm::Rows;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::scores::{KEY_BLOCK, KeyBlocks};
@@ -17,7 +17,7 @@ use crate::weights::vision::VisionLayer;
 use m3_model::rope::Rope;
 
 /// Queries of a task.
-const QUERY_BLOCK: usize = 40;
+pub(super) const QUERY_BLOCK: usize = 40;
 
 /// One segment's heads.
 struct Heads {
@@ -161,7 +161,7 @@ impl Encoder {
             match self.precision {
                 Precision::F32 => self.kernels.gemm_here(Rows::new(scores, None, padded), &values, out),
                 Precision::Bf16 => with_weight_bits(count * padded, |bits| {
-                    round(scores, bits);
+                    round_to_bf16(scores, bits);
                     self.kernels.gemm_here(Rows::new(scores, Some(bits), padded), &values, out);
                 }),
             }
