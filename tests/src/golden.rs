@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use m3_model::checkpoint::Checkpoint;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use m3_testdata::find_golden as find;
 
 /// Values of a golden file; ids too, which are exact in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,18 +32,6 @@ pub struct Case {
     /// `checkpoint/case`.
     pub name: String,
     arrays: HashMap<String, Array>,
-}
-
-/// A golden file or folder: the committed copy (where this was built, else under the current folder: the binary may have
-/// been carried to a machine with a device), else the shared original (beside the workspace, or under `M3_SHARED`);
-/// `None` when none is there.
-pub fn find(relative: &str) -> Option<PathBuf> {
-    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| tests.join("../../shared"), PathBuf::from);
-    [tests.join("data/golden"), PathBuf::from("tests/data/golden"), shared.join("data/golden")]
-        .into_iter()
-        .map(|folder| folder.join(relative))
-        .find(|path| path.exists())
 }
 
 /// Whether a case and its checkpoint are there; the large ones are not committed.

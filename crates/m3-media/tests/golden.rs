@@ -9,8 +9,8 @@ use m3_media::size::{Rule, Size};
 use safetensors::SafeTensors;
 
 fn file(name: &str) -> Vec<u8> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/golden/golden/vl/");
-    std::fs::read(format!("{folder}{name}.safetensors")).expect("golden data is part of the repository")
+    let path = m3_testdata::golden(&format!("golden/vl/{name}.safetensors"));
+    std::fs::read(path.expect("it is part of the repository")).expect("a readable file")
 }
 
 fn floats(tensors: &SafeTensors<'_>, name: &str) -> Vec<f32> {

@@ -9,9 +9,10 @@ use m3_model::error::ModelError;
 use m3_model::formats::Format;
 use m3_model::names::Role;
 use m3_model::naming::Naming;
+use m3_testdata::golden;
 use serde_json::{Value, json};
 use synthetic::{
-    Folder, SHARDS, Stored, Tensors, file_bytes, flat_config, golden, load, native_config, raw_file, tensors,
+    Folder, SHARDS, Stored, Tensors, file_bytes, flat_config, load, native_config, raw_file, tensors,
     tiny_config,
 };
 

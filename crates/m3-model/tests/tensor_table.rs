@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use m3_model::config::ModelConfig;
 use m3_model::formats::Format;
 use m3_model::names::{Role, TensorSpec, Totals, expected_tensors};
+use m3_testdata::shared;
 use serde_json::Value;
-use synthetic::{flat_config, load, m3_config, native_config, shared_data};
+use synthetic::{flat_config, load, m3_config, native_config};
 
 const PARAMETERS: u64 = 427_040_140_160;
 const BF16: Totals = Totals { tensors: 23_416, parameters: PARAMETERS, bytes: 854_172_958_720 };
@@ -46,7 +47,7 @@ fn the_text_only_class_has_the_same_text_tensors() {
 
 #[test]
 fn shared_configs_reproduce_the_published_totals() {
-    let Some(data) = shared_data() else { return };
+    let Some(data) = shared("configs") else { return };
     for (file, expected) in [
         ("reconstructed--MiniMax-M3_config.json", BF16),
         ("reconstructed--MiniMax-M3-MXFP8_config.json", MXFP8),
@@ -62,7 +63,7 @@ fn shared_configs_reproduce_the_published_totals() {
 /// The flat derivative states everything, so it is loaded as the text-only class, not refused.
 #[test]
 fn the_flat_derivative_is_the_text_part_of_the_released_model() {
-    let Some(data) = shared_data() else { return };
+    let Some(data) = shared("configs") else { return };
     let bytes =
         std::fs::read(data.join("configs/MiniMaxAI--MiniMax-M3_config.json")).expect("a shared config");
     let flat = ModelConfig::from_json(&bytes).expect("a config that can be served").config;
@@ -73,7 +74,7 @@ fn the_flat_derivative_is_the_text_part_of_the_released_model() {
 /// Row by row: name pattern, shape, count and both dtypes.
 #[test]
 fn the_shared_tensor_table_is_matched_row_by_row() {
-    let Some(data) = shared_data() else { return };
+    let Some(data) = shared("tensor_table.json") else { return };
     let table: Value =
         serde_json::from_slice(&std::fs::read(data.join("tensor_table.json")).expect("the shared table"))
             .expect("JSON");

@@ -1,14 +1,12 @@
 //! Quantisation against golden bytes: activations in MXFP8 and block fp8, weights in block fp8.
 
-mod synthetic;
-
 use std::collections::BTreeMap;
 
 use ::safetensors::SafeTensors;
 use m3_model::checkpoint::Checkpoint;
 use m3_model::formats::{bf16_to_f32, quantise_block_rows, quantise_block_weight, quantise_mx};
 use m3_model::shard::ShardPlan;
-use synthetic::golden;
+use m3_testdata::golden;
 
 type Golden = BTreeMap<String, (Vec<usize>, Vec<u8>)>;
 

@@ -9,14 +9,15 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use support::Server;
 
-fn golden() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/golden")
+/// Part of the repository, so its absence is a failure.
+fn golden(relative: &str) -> std::path::PathBuf {
+    m3_testdata::golden(relative).unwrap()
 }
 
 /// The checkpoint's files in a folder of their own.
 fn model() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(golden().join("ckpt/vl_mxfp8")).unwrap() {
+    for entry in std::fs::read_dir(golden("ckpt/vl_mxfp8")).unwrap() {
         let path = entry.unwrap().path().canonicalize().unwrap();
         std::os::unix::fs::symlink(&path, dir.path().join(path.file_name().unwrap())).unwrap();
     }
@@ -30,7 +31,7 @@ fn ids(tensors: &SafeTensors<'_>, name: &str) -> Vec<i32> {
 
 /// The golden pictures as PNG files in data URIs.
 fn pictures() -> Vec<String> {
-    let bytes = std::fs::read(golden().join("golden/vl/images.safetensors")).unwrap();
+    let bytes = std::fs::read(golden("golden/vl/images.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let picture = |at: usize| {
         let tensor = tensors.tensor(&format!("image{at}.pixels")).unwrap();
@@ -47,7 +48,7 @@ async fn four_pictures_give_the_references_tokens() {
         ["--backend", "cpu", "--dtype", "float32", "--kv-cache-memory-bytes", "64M", "--threads", "1"];
     let server = Server::start_unready(model(), &[&fixed[..], &["--skip-tokenizer-init"]].concat()).await;
     server.wait_ready().await;
-    let bytes = std::fs::read(golden().join("golden/vl_mxfp8/greedy_mm_images4.safetensors")).unwrap();
+    let bytes = std::fs::read(golden("golden/vl_mxfp8/greedy_mm_images4.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let (prompt, expected) = (ids(&tensors, "prompt_ids"), ids(&tensors, "new_ids"));
     let ask = |images: Vec<String>| {

@@ -3,8 +3,6 @@
 
 #![expect(unsafe_code, reason = "pages are filled without a step")]
 
-use std::path::{Path, PathBuf};
-
 use m3_abi::types::DTYPE_BF16;
 use m3_model::batch::BatchSeq;
 use m3_model::config::ModelConfig;
@@ -22,17 +20,8 @@ use crate::weights::Store;
 /// The sparse layer of the model below.
 const LAYER: usize = 1;
 
-/// The committed file, or the one of the shared data; a missing one is said aloud.
 fn read(name: &str) -> Option<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
-    let file = format!("golden/golden/{name}.safetensors");
-    let found = [root.join("tests/data").join(&file), shared.join("data").join(&file)];
-    let bytes = found.iter().find_map(|path| std::fs::read(path).ok());
-    if bytes.is_none() {
-        eprintln!("SKIPPED: {name} is neither in tests/data nor in {}", shared.display());
-    }
-    bytes
+    Some(std::fs::read(m3_testdata::golden(&format!("golden/{name}.safetensors"))?).unwrap())
 }
 
 fn config(heads: usize, kv_heads: usize, block: usize, topk: usize) -> ModelConfig {

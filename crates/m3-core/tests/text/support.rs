@@ -121,16 +121,9 @@ pub(crate) fn small_tokenizer() -> Arc<Tokenizer> {
 
 pub(crate) const SMALL_TEMPLATE: &str = include_str!("data/chat.jinja");
 
-/// `data/` of the shared folder: `M3_SHARED`, else `../shared` beside the workspace.
+/// The shared folder when the released files lie in it.
 pub(crate) fn shared_data() -> Option<PathBuf> {
-    let shared = std::env::var_os("M3_SHARED").map(PathBuf::from);
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let data = shared.unwrap_or(beside).join("data");
-    if data.join("template_cases.json").exists() {
-        return Some(data);
-    }
-    eprintln!("SKIPPED: {} is missing, the released files were not tested", data.display());
-    None
+    m3_testdata::shared("template_cases.json")
 }
 
 /// The released vocabulary, loaded once.

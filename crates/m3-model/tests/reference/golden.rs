@@ -1,35 +1,15 @@
-//! Finds and reads golden files: in the repository, else in the shared folder beside it (or `M3_SHARED`).
+//! Reads golden files; where they lie is `m3_testdata`'s to know.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use half::bf16;
+use m3_testdata::golden;
 use safetensors::{Dtype, SafeTensors};
-
-/// Prints past the test harness's capture, so that a skipped test is seen.
-pub(crate) fn skip(what: &str) {
-    let line = format!("\n*** SKIPPED: {what} is neither in tests/data/golden nor in a shared folder ***\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// A file or folder below `golden data`, wherever it lies.
-pub(crate) fn find(relative: &str) -> Option<PathBuf> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| workspace.join("../shared"), PathBuf::from);
-    [workspace.join("tests/data/golden"), shared.join("data/golden")]
-        .into_iter()
-        .map(|root| root.join(relative))
-        .find(|path| path.exists())
-}
 
 /// Checkpoint folder and answers of a case, or a loud line.
 pub(crate) fn case(checkpoint: &str, name: &str) -> Option<(PathBuf, Golden)> {
-    let folder = find(&format!("ckpt/{checkpoint}"));
-    let answers = find(&format!("golden/{checkpoint}/{name}.safetensors"));
-    let (Some(folder), Some(answers)) = (folder, answers) else {
-        skip(&format!("golden case {checkpoint}/{name}"));
-        return None;
-    };
+    let folder = golden(&format!("ckpt/{checkpoint}"))?;
+    let answers = golden(&format!("golden/{checkpoint}/{name}.safetensors"))?;
     Some((folder, Golden::read(&answers)))
 }
 

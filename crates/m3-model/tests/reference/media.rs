@@ -3,9 +3,10 @@
 use m3_abi::types::{MediaSpan, NONE, PageAppend, SEQ_CHAINED, Seq};
 use m3_abi::{Backend, Error, Media, Output, Step};
 use m3_model::reference::QuantMode;
+use m3_testdata::golden;
 
 use super::answers::{FEATURES, close, compare_taps};
-use super::golden::{Golden, case, find, skip};
+use super::golden::{Golden, case};
 use super::run::{Run, greedy};
 
 const ROW_LEN: usize = 1176;
@@ -18,11 +19,7 @@ struct Patches {
 
 /// The media of a golden file, in order. The vision part of `vl` and `vl_mxfp8` is the same, and so are the pictures.
 fn media_of(file: &str) -> Option<(Golden, Vec<Patches>)> {
-    let Some(path) = find(&format!("golden/vl/{file}.safetensors")) else {
-        skip(&format!("golden case vl/{file}"));
-        return None;
-    };
-    let golden = Golden::read(&path);
+    let golden = Golden::read(&golden(&format!("golden/vl/{file}.safetensors"))?);
     let (patches, grids) = (golden.array("patches"), golden.ids("grid_thw"));
     let mut first = 0;
     let media = grids.chunks(3).map(|grid| {
@@ -40,9 +37,7 @@ fn encode(run: &mut Run, media: &Patches) -> Media {
 
 /// Tower and features of a whole file, encoded in one call and then one medium at a time.
 fn check_tower(checkpoint: &str, file: &str) {
-    let Some(folder) = find(&format!("ckpt/{checkpoint}")) else {
-        return skip(&format!("golden checkpoint {checkpoint}"));
-    };
+    let Some(folder) = golden(&format!("ckpt/{checkpoint}")) else { return };
     let Some((golden, media)) = media_of(file) else { return };
     let mut run = Run::open(&folder, QuantMode::WeightOnly, 1);
     let values: Vec<f32> = media.iter().flat_map(|medium| medium.values.clone()).collect();
@@ -208,7 +203,7 @@ fn greedy_tokens_after_media() {
 
 #[test]
 fn media_that_cannot_be_encoded_are_refused_and_change_nothing() {
-    let Some(folder) = find("ckpt/vl_mxfp8") else { return skip("golden checkpoint vl_mxfp8") };
+    let Some(folder) = golden("ckpt/vl_mxfp8") else { return };
     let mut run = Run::open(&folder, QuantMode::WeightOnly, 1);
     let mut refused = |values: usize, row_len: usize, grids: &[[u32; 3]]| match run.backend.encode(
         &vec![0.0; values],
@@ -226,7 +221,7 @@ fn media_that_cannot_be_encoded_are_refused_and_change_nothing() {
     run.backend.media_free(encoded.handle).unwrap();
     assert!(run.backend.media_free(encoded.handle).is_err());
     // A text-only checkpoint has nothing to encode with.
-    let Some(text) = find("ckpt/text") else { return skip("golden checkpoint text") };
+    let Some(text) = golden("ckpt/text") else { return };
     let mut run = Run::open(&text, QuantMode::WeightOnly, 1);
     let refusal = run.backend.encode(&vec![0.0; ROW_LEN * 4], ROW_LEN, &[[1, 2, 2]]).unwrap_err();
     assert!(refusal.to_string().contains("without a vision tower"), "{refusal}");

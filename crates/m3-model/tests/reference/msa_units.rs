@@ -2,9 +2,10 @@
 
 use m3_model::config::SparseConfig;
 use m3_model::reference::msa::{Blocks, Place, attend, block_scores, select};
+use m3_testdata::golden;
 
 use super::answers::close;
-use super::golden::{Array, Golden, find, skip};
+use super::golden::{Array, Golden};
 
 /// One head of [S, heads, dim] as blocks.
 struct Head {
@@ -30,9 +31,7 @@ impl Blocks for Head {
 }
 
 fn check(checkpoint: &str, name: &str, block_size: usize, topk_blocks: usize) {
-    let Some(path) = find(&format!("golden/{checkpoint}/{name}.safetensors")) else {
-        return skip(&format!("golden case {checkpoint}/{name}"));
-    };
+    let Some(path) = golden(&format!("golden/{checkpoint}/{name}.safetensors")) else { return };
     let golden = Golden::read(&path);
     let [index_key, index_query, key, value, query] =
         ["index_k", "index_q", "k", "v", "q"].map(|name| golden.array(name));

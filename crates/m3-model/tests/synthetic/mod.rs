@@ -5,7 +5,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this module")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use m3_model::config::ModelConfig;
 use m3_model::formats::Format;
@@ -283,30 +283,4 @@ fn width(dtype: &str) -> usize {
         "BF16" | "F16" => 2,
         _ => 1,
     }
-}
-
-/// The folder of shared test data (`configs/`, `golden/` …), `None` when this machine does not have it.
-pub fn shared_data() -> Option<PathBuf> {
-    let root = std::env::var_os("M3_SHARED").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let data = root.unwrap_or_else(beside).join("data");
-    if data.is_dir() {
-        return Some(data);
-    }
-    eprintln!("SKIPPED: no shared test data at {} (set M3_SHARED)", data.display());
-    None
-}
-
-/// Golden checkpoints and answers: the project's own copies or the shared ones.
-pub fn golden(path: &str) -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/golden").join(path);
-    if own.exists() {
-        return Some(own);
-    }
-    let shared = shared_data()?.join("golden").join(path);
-    if shared.exists() {
-        return Some(shared);
-    }
-    eprintln!("SKIPPED: no golden data {path}");
-    None
 }

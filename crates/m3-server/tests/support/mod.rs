@@ -221,14 +221,7 @@ pub fn user(text: &str) -> Value {
     json!([{"role": "user", "content": text}])
 }
 
-/// The folder of test data that is not part of the repository; says loudly when it is not there.
+/// The shared folder when the released files lie in it; says loudly when they do not.
 pub fn shared_data() -> Option<PathBuf> {
-    let workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let shared = std::env::var_os("M3_SHARED").map_or_else(|| workspace.join("../shared"), PathBuf::from);
-    let data = shared.join("data");
-    if data.is_dir() {
-        return Some(data);
-    }
-    eprintln!("SKIPPED: no test data at {}; set M3_SHARED", data.display());
-    None
+    m3_testdata::shared("tokenizer.reconstructed.json")
 }

@@ -5,21 +5,8 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn shared() -> Option<PathBuf> {
-    let root = match std::env::var_os("M3_SHARED") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let data = root.join("data");
-    if data.join("parser_cases.json").is_file() {
-        return Some(data);
-    }
-    println!("SKIPPED: no parser_cases.json under {}; set M3_SHARED to run these cases", data.display());
-    None
-}
-
 fn collection() -> Option<(PathBuf, Value)> {
-    let data = shared()?;
+    let data = m3_testdata::shared("parser_cases.json")?;
     let text = std::fs::read_to_string(data.join("parser_cases.json")).unwrap();
     Some((data, value_of(&text)))
 }
