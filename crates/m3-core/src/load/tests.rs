@@ -15,6 +15,7 @@ struct Mischief {
     refused_tensor: Option<&'static str>,
     panics_in_ready: bool,
     formats: Option<u32>,
+    encodes_nothing: bool,
 }
 
 /// The scripted driver with a log of calls; rank 1 has less room and misbehaves.
@@ -53,7 +54,9 @@ impl Driver for Watched {
     fn probe(&self, request: &ProbeRequest) -> Result<ProbeReport> {
         let probe = NullDriver.probe(request)?;
         let weight_formats = self.mischief.formats.unwrap_or(probe.weight_formats);
-        Ok(ProbeReport { weight_formats, flags: probe.flags | PROBE_KEEP_MAPPED, num_devices: 8, ..probe })
+        let without = if self.mischief.encodes_nothing { PROBE_ENCODES } else { 0 };
+        let flags = (probe.flags | PROBE_KEEP_MAPPED) & !without;
+        Ok(ProbeReport { weight_formats, flags, num_devices: 8, ..probe })
     }
 
     fn comm_id(&self) -> Result<Vec<u8>> {
@@ -255,4 +258,16 @@ fn a_model_without_files_is_made_of_seeds() {
         calls
     };
     assert_eq!(sorted(&driver), sorted(&real), "the same tensors in the same shapes");
+}
+
+/// What the kernels cannot do is known at start, and a picture is refused where it would have crashed.
+#[test]
+fn g7_whether_pictures_can_be_encoded_is_known_before_the_first_one() {
+    let loaded = |encodes_nothing: bool| {
+        let driver = Watched::new(Mischief { encodes_nothing, ..Mischief::default() });
+        load_model(&driver, &nano(), &options(1), &|_| {}).unwrap().media
+    };
+    let MediaSupport::Encodes(limits) = loaded(false) else { panic!("the miniature has a tower") };
+    assert_eq!((limits.row_len, limits.merge_size, limits.cache_bytes), (1176, 2, MEDIA_CACHE_BYTES));
+    assert_eq!(loaded(true), MediaSupport::TextBackend);
 }
