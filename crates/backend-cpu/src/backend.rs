@@ -23,7 +23,7 @@ use crate::ops::{CpuOps, Sizes, Work};
 use crate::pages::{self, PagePool};
 use crate::step::OwnedStep;
 use crate::taps::{Recorder, Taps};
-use crate::vision::Encoder;
+use crate::vision::{Encoder, Shape};
 use crate::weights::vision::Vision;
 use crate::weights::{Model, Store};
 use crate::worker::{Finished, Job, Rank, Worker};
@@ -181,6 +181,18 @@ impl CpuBackend {
         (free.saturating_sub(workspace_bytes as u64) as f64 * PAGE_SHARE) as u64
     }
 
+    /// Bytes that an encode takes for a while.
+    fn tower_bytes(&self, vision: &Vision) -> usize {
+        let shape = Shape {
+            config: &vision.config,
+            text_hidden: vision.text_hidden,
+            precision: self.precision,
+            is_pairs: self.precision == Precision::Bf16 && self.kernels.takes_pairs(),
+            num_threads: self.num_threads,
+        };
+        shape.bytes(self.request.max_context as usize)
+    }
+
     /// Pages that can ever be in use: every row at the longest context.
     fn useful_pages(&self) -> u64 {
         u64::from(self.request.max_rows)
@@ -273,7 +285,8 @@ impl Backend for CpuBackend {
         let sizes = Sizes::new(&model.plan, request.max_step_tokens as usize, request.max_rows as usize);
         let work = Work::new(&self.config.text, &model.plan, self.precision, sizes);
         let page_bytes = self.layout.page_bytes() as u64;
-        let budget = self.page_budget(work.bytes(), &model.store);
+        let workspace_bytes = work.bytes() + vision.as_ref().map_or(0, |vision| self.tower_bytes(vision));
+        let budget = self.page_budget(workspace_bytes, &model.store);
         let max_pages = (budget / page_bytes).min(self.useful_pages());
         if max_pages == 0 {
             return unsupported(format!("a page takes {page_bytes} bytes, {budget} are left for pages"));
@@ -284,7 +297,7 @@ impl Backend for CpuBackend {
             page_bytes,
             max_pages,
             weight_bytes: model.store.bytes(),
-            workspace_bytes: work.bytes() as u64,
+            workspace_bytes: workspace_bytes as u64,
         };
         let parts = Box::new(Parts { model: Arc::new(model), vision, work });
         self.stage = Stage::Ready { parts, max_pages };

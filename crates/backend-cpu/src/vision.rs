@@ -8,6 +8,7 @@
 mod attend;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 use std::ops::Range;
 
@@ -20,6 +21,8 @@ use crate::kernels::Kernels;
 use crate::kernels::gemm::Rows;
 use crate::taps::Recorder;
 use crate::weights::vision::{Affine, Norm, Vision, VisionLayer};
+
+pub(crate) use workspace::Shape;
 
 /// Segments are gathered until they have this many patches: enough rows for the GEMM's best rate.
 const GROUP_PATCHES: usize = 2048;
@@ -65,7 +68,8 @@ impl Encoder {
         let first = segments[0].start;
         segments.iter_mut().for_each(|segment| *segment = segment.start - first..segment.end - first);
         let rope = AxialRope::new(config);
-        let angles = places.iter().flat_map(|&place| rope.angles(place)).collect();
+        let mut angles = Vec::with_capacity(places.len() * rope.num_pairs());
+        places.iter().for_each(|&place| angles.extend(rope.angles(place)));
         let group = Group { segments, angles, num_pairs: rope.num_pairs() };
         let (hidden, num_patches) = (config.hidden_size, places.len());
         let row_len = config.row_len();
@@ -73,6 +77,7 @@ impl Encoder {
         rows.fill(num_patches, row_len, |row, out| out.copy_from_slice(&patches[row * row_len..][..row_len]));
         let mut stream = vec![0.0; num_patches * hidden];
         self.kernels.gemm(rows.rows(row_len), &vision.patch, &mut stream);
+        drop(rows);
         let (norm, eps) = (&vision.pre_norm, config.layer_norm_eps);
         stream.par_chunks_mut(hidden).for_each(|row| {
             self.kernels.layer_norm(row, &norm.weight, &norm.bias, eps);

@@ -12,6 +12,14 @@ use crate::rope::Rope;
 /// Most patches of one medium: what the volume limit of a video comes to, with room above it.
 pub const MOST_PATCHES: u64 = 1 << 22;
 
+/// Most pixels of a video's frame by the released processor's rule; an image has fewer.
+const FRAME_PIXELS: usize = 602_112;
+
+/// Patches of the longest segment that the released processor's sizes make.
+pub fn longest_segment(config: &VisionConfig) -> usize {
+    FRAME_PIXELS / (config.patch_size * config.patch_size) * config.segment_max_frames
+}
+
 /// Why patches and grids cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GridError {
@@ -106,7 +114,8 @@ pub fn segments(config: &VisionConfig, grids: &[[u32; 3]]) -> Vec<Range<usize>> 
 /// Time, y and x of every row of patches; time starts over in each segment.
 pub fn places(config: &VisionConfig, grids: &[[u32; 3]]) -> Vec<[u32; 3]> {
     let merge = config.merge_size as u32;
-    let mut places = Vec::new();
+    let patches = grids.iter().map(|grid| grid.iter().map(|&side| side as usize).product::<usize>());
+    let mut places = Vec::with_capacity(patches.sum());
     for &[t, h, w] in grids {
         for frame in 0..t {
             let time = frame % config.segment_max_frames as u32;

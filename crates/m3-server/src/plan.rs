@@ -27,11 +27,18 @@ pub struct MemoryPlan {
     pub page_tokens: u64,
     /// Asked for; 0 = what is left.
     pub pages: u64,
+    /// Most bytes of encoded images and videos that are kept; 0 where there are none.
+    pub media_cache: u64,
 }
 
 impl MemoryPlan {
-    /// Of the rank that needs most.
-    pub fn new(config: &ModelConfig, report: &ProbeReport, options: &LoadOptions) -> anyhow::Result<Self> {
+    /// Of the rank that needs most; `media_cache` is what it may keep of encoded media, in bytes.
+    pub fn new(
+        config: &ModelConfig,
+        report: &ProbeReport,
+        options: &LoadOptions,
+        media_cache: u64,
+    ) -> anyhow::Result<Self> {
         let (tp, ep) = (options.tp as usize, options.ep as usize);
         let shards = ShardPlan::new(config, tp, ep)?;
         let specs = expected_tensors(config);
@@ -47,6 +54,7 @@ impl MemoryPlan {
             page_bytes: layout.page_bytes() as u64,
             page_tokens: page_tokens as u64,
             pages: options.page_memory_bytes,
+            media_cache,
         })
     }
 
@@ -65,8 +73,12 @@ impl MemoryPlan {
                 self.page_bytes, self.page_tokens
             ),
         ];
+        if self.media_cache > 0 {
+            let most = mib(self.media_cache);
+            lines.push(format!("memory plan of a rank: encoded media, at most {}", most.trim_start()));
+        }
         if self.device_total > 0 {
-            let left = self.share().saturating_sub(self.weights + self.pages);
+            let left = self.share().saturating_sub(self.weights + self.pages + self.media_cache);
             lines.push(format!(
                 "memory plan of a rank: device {}, {} free, {} ranks on it; {} left for {}",
                 mib(self.device_total).trim_start(),
@@ -82,10 +94,22 @@ impl MemoryPlan {
     /// A sentence when it cannot be enough, with the flag to change and its value.
     pub fn refusal(&self, tp: u32, page_flag: &str) -> Option<String> {
         let share = self.share();
-        if self.device_total == 0 || self.weights + self.pages.max(self.page_bytes) <= share {
+        if self.device_total == 0
+            || self.weights + self.pages.max(self.page_bytes) + self.media_cache <= share
+        {
             return None;
         }
         let mib = |bytes: u64| bytes / MIB;
+        if self.weights + self.page_bytes <= share && self.pages == 0 {
+            return Some(format!(
+                "encoded media may take {} MiB beside {} MiB of weights, and {} MiB are free for a rank: give \
+                 --media-cache-bytes {}M",
+                mib(self.media_cache),
+                mib(self.weights),
+                mib(share),
+                (share - self.weights - self.page_bytes) / MIB * 9 / 10
+            ));
+        }
         if self.weights + self.page_bytes > share {
             let needed = (self.weights * u64::from(tp)).div_ceil((share - share / 10).max(1));
             let next = (needed as u32).max(tp + 1).next_power_of_two();
@@ -96,9 +120,13 @@ impl MemoryPlan {
                 mib(share)
             ));
         }
-        let room = (share - self.weights) / MIB * 9 / 10;
+        let room = share.saturating_sub(self.weights + self.media_cache) / MIB * 9 / 10;
+        let media = match self.media_cache {
+            0 => String::new(),
+            bytes => format!(" and {} MiB of encoded media (--media-cache-bytes)", mib(bytes)),
+        };
         Some(format!(
-            "{page_flag} asks for {} MiB of pages beside {} MiB of weights, and {} MiB are free for a rank: give \
+            "{page_flag} asks for {} MiB of pages beside {} MiB of weights{media}, and {} MiB are free for a rank: give \
              --kv-cache-memory-bytes {room}M, which holds {} tokens",
             mib(self.pages),
             mib(self.weights),
@@ -154,7 +182,24 @@ mod tests {
             page_bytes: 4 << 20,
             page_tokens: 128,
             pages: pages * GIB,
+            media_cache: 0,
         }
+    }
+
+    #[test]
+    fn encoded_media_have_their_place_in_the_plan() {
+        let with = |pages| MemoryPlan { media_cache: 4 * GIB, ..plan(100, pages) };
+        let lines = with(20).lines();
+        assert!(lines[2].ends_with("encoded media, at most 4096 MiB"), "{lines:?}");
+        assert!(lines[3].contains("16384 MiB left"), "{lines:?}");
+        assert_eq!(with(36).refusal(4, "--mem-fraction-static"), None);
+        let pages = with(37).refusal(4, "--mem-fraction-static").unwrap();
+        assert!(pages.contains("102400 MiB of weights and 4096 MiB of encoded media"), "{pages}");
+        assert!(pages.contains("--kv-cache-memory-bytes 33177M"), "{pages}");
+        let alone = MemoryPlan { media_cache: 50 * GIB, ..plan(100, 0) };
+        let sentence = alone.refusal(4, "").unwrap();
+        assert!(sentence.starts_with("encoded media may take 51200 MiB"), "{sentence}");
+        assert!(sentence.contains("--media-cache-bytes 36860M"), "{sentence}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::linear::QuantMode;
 use super::model::ReferenceModel;
 use super::store::PageStore;
 use super::tensor::Tensor;
-use super::vision::encode;
+use super::vision::{encode, workspace_bytes};
 use super::vision_weights::VisionWeights;
 use super::weights::Weights;
 
@@ -179,13 +179,22 @@ impl Backend for ReferenceBackend {
             Some(vision) => VisionWeights::assemble(vision, self.config.text.hidden_size, &mut tensors)?,
             None => None,
         };
+        let tower = self.config.vision.as_ref().filter(|_| vision.is_some());
+        let (hidden, context) = (self.config.text.hidden_size, self.request.max_context as usize);
+        let workspace_bytes = tower.map_or(0, |tower| workspace_bytes(tower, hidden, context) as u64);
         self.weights = Some((Weights::assemble(&self.config.text, tensors, self.mode)?, vision));
         let page_bytes = self.layout.page_bytes() as u64;
         let memory = match self.request.page_memory_bytes {
             0 => DEFAULT_PAGE_BYTES,
             bytes => bytes,
         };
-        Ok(Ready { page_bytes, max_pages: memory / page_bytes, weight_bytes, ..Ready::default() })
+        Ok(Ready {
+            page_bytes,
+            max_pages: memory / page_bytes,
+            weight_bytes,
+            workspace_bytes,
+            ..Ready::default()
+        })
     }
 
     fn reserve(&mut self, num_pages: u64) -> Result<()> {

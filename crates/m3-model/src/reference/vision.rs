@@ -5,7 +5,7 @@
 
 use crate::config::VisionConfig;
 use crate::rope::Rope;
-use crate::vision::{AxialRope, places, segments};
+use crate::vision::{AxialRope, longest_segment, places, segments};
 
 use super::math::{dot, for_rows};
 use super::vision_weights::{Affine, LayerNorm, VisionLayer, VisionWeights};
@@ -42,6 +42,19 @@ pub fn encode(
     }
     let features = project(config, weights, &stream);
     Encoded { tower_out: stream, features }
+}
+
+/// Bytes that encoding takes beside the patches, at its fullest, for the largest media that the default sizes make in a
+/// context of `max_context` tokens: per patch its angles and its stream, and either the rows of attention, those of the
+/// MLP, or those of the projector.
+pub fn workspace_bytes(config: &VisionConfig, text_hidden: usize, max_context: usize) -> usize {
+    let fitting = max_context.saturating_mul(config.merged_patches());
+    let (hidden, patches) = (config.hidden_size, longest_segment(config).min(fitting));
+    let angles = AxialRope::new(config).num_pairs() * 8 + size_of::<Vec<(f32, f32)>>() + 12;
+    let attention = 6 * hidden;
+    let mlp = 2 * hidden + config.intermediate_size;
+    let projector = config.projector_hidden_size + text_hidden;
+    patches * (angles + 4 * (hidden + attention.max(mlp).max(projector)))
 }
 
 /// Projector per patch, then the rows of each merge group side by side through the merge MLP.
@@ -138,6 +151,28 @@ impl LayerNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// M3's own widths: 12,288 patches of the longest segment, whose projector's rows are the widest.
+    #[test]
+    fn the_workspace_is_that_of_the_longest_segment_that_fits() {
+        let config = VisionConfig {
+            hidden_size: 1280,
+            num_layers: 32,
+            num_heads: 16,
+            intermediate_size: 5120,
+            patch_size: 14,
+            temporal_patch_size: 2,
+            merge_size: 2,
+            num_channels: 3,
+            layer_norm_eps: 1e-5,
+            rope_theta: 1e4,
+            segment_max_frames: 4,
+            projector_hidden_size: 6144,
+        };
+        let per_patch = 39 * 8 + 24 + 12 + 4 * (1280 + 6144 + 6144);
+        assert_eq!(workspace_bytes(&config, 6144, 1 << 20), 12_288 * per_patch);
+        assert_eq!(workspace_bytes(&config, 6144, 1000), 4000 * per_patch);
+    }
 
     #[test]
     fn gelu_is_the_exact_one() {
