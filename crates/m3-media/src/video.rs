@@ -10,6 +10,7 @@ use crate::picture::{Clip, Meta, Picture};
 use crate::policy::Limits;
 use crate::sniff::{self, VideoFormat};
 use child::Workplace;
+pub use child::confines_files;
 use std::path::{Path, PathBuf};
 use tokio::time::Instant;
 
@@ -44,6 +45,26 @@ pub async fn decode(
     let job = Job { format: sniff::video(bytes)?, limits, end: Instant::now() + limits.video_time };
     let late = || Error::Timeout { what: "decoding the video".into(), seconds: limits.video_time.as_secs() };
     tokio::time::timeout_at(job.end, job.run(bytes, choose, each)).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Programs that decoding videos needs and that are not there, in the words of `limits`.
+pub fn missing_programs(limits: &Limits) -> Vec<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &PathBuf| match program.parent() {
+        Some(folder) if folder != Path::new("") => program.is_file(),
+        _ => std::env::split_paths(&folders).any(|folder| folder.join(program).is_file()),
+    };
+    let wanted = ["ffmpeg", "ffprobe"].map(|name| program(limits, name));
+    wanted.into_iter().filter(|program| !is_there(program)).collect()
+}
+
+/// A program of ffmpeg's family, beside the configured one if that has a folder.
+fn program(limits: &Limits, name: &str) -> PathBuf {
+    match (name, limits.ffmpeg.parent()) {
+        ("ffmpeg", _) => limits.ffmpeg.clone(),
+        (_, Some(folder)) if folder != Path::new("") => folder.join(name),
+        _ => name.into(),
+    }
 }
 
 /// What a video's children share.
@@ -130,15 +151,6 @@ impl Job<'_> {
         };
         let options = ["-protocol_whitelist", "file", "-threads", "2", "-f", demuxer];
         options.iter().map(ToString::to_string).collect()
-    }
-
-    /// A program of ffmpeg's family, beside the configured one if that has a folder.
-    fn program(&self, name: &str) -> PathBuf {
-        match (name, self.limits.ffmpeg.parent()) {
-            ("ffmpeg", _) => self.limits.ffmpeg.clone(),
-            (_, Some(folder)) if folder != Path::new("") => folder.join(name),
-            _ => name.into(),
-        }
     }
 }
 

@@ -242,6 +242,8 @@ fn pictures_with_random_faults_end_in_a_picture_or_a_sentence() {
     while begun.elapsed() < Duration::from_secs(seconds) {
         let bytes = mutated(&files[dice.roll(files.len())], &files[dice.roll(files.len())], &mut dice);
         let (single, mut outcome) = (Instant::now(), None);
+        let flat = peak(|| drop(header(&bytes, &limits)));
+        assert!(flat < 2 * SMALL, "seed {seed}, run {runs}: {flat} bytes for a header");
         let taken = peak(|| outcome = Some(decode_image(&bytes, &limits)));
         let allowed = (limits.max_pixels * 16) as usize + 20 * SMALL;
         assert!(taken < allowed, "seed {seed}, run {runs}: {taken} bytes");

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
-use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3, PROBE_KEEP_MAPPED};
+use m3_abi::types::{DTYPE_BF16, DTYPE_F32, DTYPE_FP8_E4M3, PROBE_ENCODES, PROBE_KEEP_MAPPED};
 use m3_abi::{Driver, ProbeReport, ProbeRequest};
 use m3_core::engine::{EngineConfig, EngineHandle, MediaLimits, MediaSupport};
-use m3_core::load::{LoadOptions, LoadedModel, Progress};
+use m3_core::load::{LoadOptions, LoadedModel, MEDIA_CACHE_BYTES, Progress};
 use m3_core::model::config::Quantization;
 
 use crate::app::Serving;
 use crate::args::{EngineOptions, ModelOptions, Options};
 use crate::backends;
+use crate::doctor;
 use crate::info::{Computer, MemoryFacts, ServerInfo};
 use crate::model::{SamplingDefaults, ServedModel, TextSide, forbidden_ids};
 use crate::openai::generation::Limits;
@@ -63,6 +64,9 @@ pub fn boot(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::
         loaded.ranks.len()
     );
     let model = served_model(&dir, &weights, text, options, (max_context, &loaded.media));
+    if model.vision.as_ref().is_ok_and(|vision| vision.limits.videos > 0) {
+        doctor::warn_without_landlock();
+    }
     let config = engine_config(&weights, &model, &loaded, options);
     let config = EngineConfig { max_step_tokens, ..config };
     let held = held_quantization(&weights);
@@ -183,7 +187,8 @@ fn check_memory(
     report: &ProbeReport,
     load_options: &LoadOptions,
 ) -> anyhow::Result<()> {
-    let plan = MemoryPlan::new(weights.config(), report, load_options)?;
+    let media_cache = media_cache(weights, options, report);
+    let plan = MemoryPlan::new(weights.config(), report, load_options, media_cache)?;
     plan.lines().iter().for_each(|line| tracing::info!("{line}"));
     // Weights that stay in their files take no memory that others could not have.
     if report.flags & PROBE_KEEP_MAPPED == 0 {
@@ -194,6 +199,15 @@ fn check_memory(
         }
     }
     Ok(())
+}
+
+/// Bytes that encoded media may take of each rank.
+fn media_cache(weights: &Weights, options: &Options, report: &ProbeReport) -> u64 {
+    let encodes = report.flags & PROBE_ENCODES != 0 && weights.config().vision.is_some();
+    match encodes && !options.model.text_only {
+        true => options.engine.media_cache_bytes.unwrap_or(MEDIA_CACHE_BYTES),
+        false => 0,
+    }
 }
 
 /// Loads; where memory does not suffice, again with smaller steps and fewer pages, and says so.

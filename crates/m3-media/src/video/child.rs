@@ -76,6 +76,13 @@ impl Workplace {
     }
 }
 
+/// Whether this kernel keeps a child from files that are not its own (Landlock). Without it only the other limits hold.
+pub fn confines_files() -> bool {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let handled = rules.handle_access(AccessFs::from_all(ABI::V1));
+    handled.and_then(|rules| rules.create()).is_ok()
+}
+
 /// Everything that a child gives up, prepared before the fork.
 struct Sandbox {
     limits: [(Resource, u64); 5],

@@ -1,8 +1,8 @@
 //! The chosen frames, read from ffmpeg's output as a row of PPM pictures: each says its own size, so that a rotated or
 //! oddly sized video needs no guess, and each is held against the limits before it is read.
 
-use super::Job;
 use super::child::{INPUT, Workplace};
+use super::{Job, program};
 use crate::error::{Error, Result};
 use crate::picture::Picture;
 use crate::policy::Limits;
@@ -18,7 +18,7 @@ pub(super) async fn read(
     chosen: &[u64],
     each: &mut impl FnMut(Picture) -> Result<Picture>,
 ) -> Result<Vec<Picture>> {
-    let mut child = workplace.start(&job.program("ffmpeg"), &arguments(job, chosen), job.limits)?;
+    let mut child = workplace.start(&program(job.limits, "ffmpeg"), &arguments(job, chosen), job.limits)?;
     let output = child.stdout.take().ok_or_else(|| Error::Internal("ffmpeg has no output".into()))?;
     let mut output = BufReader::with_capacity(1 << 16, output);
     let (mut frames, mut kept) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! What a video is, asked of `ffprobe`: size, rate, number of frames. The limits are held elsewhere.
 
-use super::Job;
 use super::child::{INPUT, Workplace};
+use super::{Job, program};
 use crate::error::{Error, Result};
 use crate::picture::Meta;
 use tokio::io::AsyncReadExt;
@@ -28,7 +28,7 @@ pub(super) async fn probe(job: &Job<'_>, workplace: &Workplace, by_decoding: boo
     ] {
         arguments.push(argument.into());
     }
-    let mut child = workplace.start(&job.program("ffprobe"), &arguments, job.limits)?;
+    let mut child = workplace.start(&program(job.limits, "ffprobe"), &arguments, job.limits)?;
     let mut answer = Vec::new();
     let output = child.stdout.take().ok_or_else(|| Error::Internal("ffprobe has no output".into()))?;
     let read = output.take(MAX_ANSWER).read_to_end(&mut answer).await;

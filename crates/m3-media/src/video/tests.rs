@@ -19,7 +19,7 @@ fn video(frames: u32, options: &[&str], container: &str) -> Option<Vec<u8>> {
         .stdin(Stdio::null())
         .status();
     if !status.is_ok_and(|status| status.success()) {
-        println!("skipped: no ffmpeg here that makes {container} with {options:?}");
+        m3_testdata::skip(&format!("no ffmpeg here makes {container} with {options:?}"));
         return None;
     }
     Some(std::fs::read(output).expect("a video"))
@@ -102,7 +102,7 @@ fn a_size_that_changes_in_the_middle_does_not_restart_the_count() {
             .arg(&part)
             .status();
         if !made.is_ok_and(|status| status.success()) {
-            println!("skipped: no ffmpeg here that makes H.264");
+            m3_testdata::skip("no ffmpeg here makes H.264");
             return;
         }
         joined.extend(std::fs::read(part).expect("a part"));

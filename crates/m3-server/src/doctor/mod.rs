@@ -10,11 +10,13 @@ mod host;
 mod network;
 mod plugins;
 mod report;
+mod videos;
 
 use std::path::{Path, PathBuf};
 
 use crate::args::{Options, Parsed};
 pub use check::{Check, Level};
+pub use videos::warn_without_landlock;
 
 /// Where the machine tells about itself; the tests have a machine of their own.
 #[derive(Clone, Debug)]
@@ -62,6 +64,7 @@ pub fn examine(machine: &Machine, plan: &Options) -> Vec<Check> {
     checks.extend(devices::checks(machine));
     checks.extend(plugins::checks(plan));
     checks.extend(host::checks(machine, plan));
+    checks.extend(videos::checks(plan));
     checks.extend(network::checks(machine, plan));
     checks
 }
