@@ -98,6 +98,10 @@ async fn sizes_follow_the_rule_and_the_longest_side_that_is_asked_for() {
     assert_eq!(answer["usage"]["prompt_tokens_details"]["image_tokens"], 63);
     let server = Server::start(says("fine"), &["--media-size-rule", "long-side"]).await;
     assert_eq!(tokens(&server, json!({"url": picture})).await, 999);
+    // A side of the server's own; what a request asks for still wins.
+    let server = Server::start(says("fine"), &["--max-long-side-pixel", "252"]).await;
+    assert_eq!(tokens(&server, json!({"url": picture})).await, 63);
+    assert!(tokens(&server, json!({"url": picture, "max_long_side_pixel": 504})).await > 63);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,7 +292,7 @@ async fn models_say_what_they_take_and_text_models_refuse_pictures_by_name() {
 /// with them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_shortened_response_shows_are_the_pictures_of_the_turns_that_are_kept() {
-    let server = Server::start(says("fine"), &["--context-length", "700"]).await;
+    let server = Server::start(says("fine"), &["--context-length", "900"]).await;
     let turn = |url: &str| {
         json!({"role": "user", "content": [{"type": "input_text", "text": "what is it?"},
             {"type": "input_image", "image_url": url}]})
@@ -307,7 +311,7 @@ async fn what_a_shortened_response_shows_are_the_pictures_of_the_turns_that_are_
     let path = "/v1/responses";
     let (status, error) = server.post(path, ask(&items, "disabled")).await;
     assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")), "{error}");
-    assert!(error["error"]["message"].as_str().unwrap().contains("700"), "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("900"), "{error}");
     let answer = server.good(path, ask(&items, "auto")).await;
     assert_eq!(answer["truncated_messages"], 2);
     assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 576 + 16 + 4);
@@ -324,7 +328,7 @@ async fn what_a_shortened_response_shows_are_the_pictures_of_the_turns_that_are_
     let (status, error) = server.post(path, ask(&[both], "auto")).await;
     assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")), "{error}");
     // Errors name the part as the request has it, also when the text alone has cost turns before it.
-    let long = json!({"role": "user", "content": "word ".repeat(900)});
+    let long = json!({"role": "user", "content": "word ".repeat(1200)});
     let broken = turn("data:image/png;base64,iVBORw0KGgo=");
     let said = json!({"role": "assistant", "content": "a colour"});
     let (status, error) = server.post(path, ask(&[long, said, turn(&last), broken], "auto")).await;
@@ -376,7 +380,7 @@ async fn a_video_becomes_its_frames_times_and_tokens() {
         .arg(&file)
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no ffmpeg that makes an MP4");
+        m3_testdata::skip("no ffmpeg here makes an MP4");
         return;
     }
     let url = format!("data:video/mp4;base64,{}", STANDARD.encode(std::fs::read(&file).unwrap()));

@@ -319,7 +319,7 @@ pub const FLAGS: &[Flag] = &[
     row("html", &[], Value("FILE"), Set, &[Bench], "write the result as one page with plots"),
     row("quiet", &[], Switch, Set, &[Bench], "no progress bar"),
     // Media tool.
-    row("max-long-side-pixel", &[], Value("N"), Set, &[Media], "as a request's max_long_side_pixel"),
+    row("max-long-side-pixel", &[], Value("N"), Set, &[Serve, Chat, Media], "longest side of images and frames when a request does not say, a multiple of 28 from 112 to 3584; chooses the long-side rule"),
     row("fps", &[], Value("F"), Set, &[Media], "frames of a video looked at per second (1)"),
     row("max-frames", &[], Value("N"), Set, &[Media], "most frames of a video"),
     // Everything.

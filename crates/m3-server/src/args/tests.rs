@@ -325,3 +325,26 @@ fn what_belongs_together_is_asked_for_together() {
     let admin = options("serve --admin-port 9000 --admin-host 0.0.0.0").unwrap().http.access.admin;
     assert_eq!(admin.unwrap().to_string(), "0.0.0.0:9000");
 }
+
+#[test]
+fn a_longest_side_of_the_servers_own_is_read() {
+    use crate::vision::SizeRule;
+    let read = |line: &str| {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let options = parse(&words).and_then(|parsed| Options::read(&parsed));
+        options.map(|options| options.model.size_rule).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("serve"), Ok(SizeRule::Area));
+    assert_eq!(read("serve --media-size-rule long-side"), Ok(SizeRule::LongSide));
+    for line in
+        ["serve --max-long-side-pixel 504", "serve --media-size-rule long-side --max-long-side-pixel 504"]
+    {
+        assert_eq!(read(line), Ok(SizeRule::LongSideOf(504)), "{line}");
+    }
+    for line in ["--max-long-side-pixel 500", "--max-long-side-pixel 84", "--max-long-side-pixel 3612"] {
+        let sentence = read(&format!("serve {line}")).unwrap_err();
+        assert!(sentence.contains("a multiple of 28 from 112 to 3584"), "{line}: {sentence}");
+    }
+    let sentence = read("serve --media-size-rule area --max-long-side-pixel 504").unwrap_err();
+    assert!(sentence.contains("no longest side"), "{sentence}");
+}

@@ -51,6 +51,8 @@ pub enum SizeRule {
     Area,
     /// MiniMax's API's.
     LongSide,
+    /// The same with this side for images and frames.
+    LongSideOf(u32),
 }
 
 /// Most media in one request.
@@ -143,6 +145,7 @@ impl VisionSide {
             (None, SizeRule::Area, MediaKind::Video) => Ok(Rule::VIDEO),
             (None, SizeRule::LongSide, MediaKind::Image) => Ok(Rule::LongSide { max_side: IMAGE_SIDE }),
             (None, SizeRule::LongSide, MediaKind::Video) => Ok(Rule::LongSide { max_side: FRAME_SIDE }),
+            (None, SizeRule::LongSideOf(side), _) => Rule::long_side(side.into(), self.geometry.unit()),
         }
     }
 }

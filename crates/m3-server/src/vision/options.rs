@@ -139,8 +139,12 @@ fn inner_of(fields: &mut Fields, name: &str, inner: &str) -> Result<Option<Value
 fn check_detail(value: &Value, param: &str) -> Result<(), ApiError> {
     match value.as_str() {
         Some(level) if DETAILS.contains(&level) => Ok(()),
-        _ => {
-            let sentence = format!("{param} is {}; expected one of {}", shown(value), DETAILS.join(", "));
+        level => {
+            let given = level.map_or_else(
+                || shown(value),
+                |level| format!("{:?}", level.chars().take(32).collect::<String>()),
+            );
+            let sentence = format!("{param} is {given}; expected one of {}", DETAILS.join(", "));
             Err(ApiError::invalid(param, sentence))
         }
     }

@@ -3,8 +3,13 @@
 Plain script: `M3_BINARY=… python test_exact.py`; it starts the servers it needs.
 """
 
+import base64
+import contextlib
+import http.server
 import json
+import struct
 import threading
+import zlib
 
 import anthropic
 import openai
@@ -116,6 +121,62 @@ def test_a_broken_engine_is_a_server_error():
         expect(openai.InternalServerError, lambda: of_openai(base).chat.completions.create(**fields))
         expect(openai.InternalServerError, lambda: of_openai(base).chat.completions.create(**fields))
         expect(anthropic.APIStatusError, lambda: of_anthropic(base).messages.create(**fields))
+
+
+def png(width, height):
+    """The bytes of a black PNG."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" * (width + 1)) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@contextlib.contextmanager
+def picture_server():
+    """A server of pictures `/WxH.png` on this machine, and how often it was asked."""
+    asked = []
+
+    class Pictures(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = png(*map(int, self.path.strip("/").removesuffix(".png").split("x")))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port, asked
+        finally:
+            server.shutdown()
+
+
+def test_pictures_by_url():
+    with picture_server() as (port, asked):
+        allowed = ["--allowed-media-domains", "localhost", "--allowed-media-networks", "127.0.0.0/8,::1/128"]
+        url = f"http://localhost:{port}"
+        inside = "data:image/png;base64," + base64.b64encode(png(20, 20)).decode()
+        urls = [f"{url}/640x480.png", inside, f"{url}/100x100.png"]
+        content = [{"type": "image_url", "image_url": {"url": each}} for each in urls] + [{"type": "text", "text": "What?"}]
+        fields = {"model": NAME, "messages": [{"role": "user", "content": content}], "max_tokens": 100}
+        with scripted(ANSWER, *allowed, "--allowed-media-ports", str(port)) as base:
+            told = of_openai(base).chat.completions.create(**fields)
+            assert told.usage.prompt_tokens_details.image_tokens == 391 + 4 + 16, told.usage
+            assert told.choices[0].message.content == ANSWER
+            blocks = [{"type": "image", "source": {"type": "url", "url": urls[0]}}]
+            seen = {"model": NAME, "messages": [{"role": "user", "content": blocks}]}
+            assert of_anthropic(base).messages.count_tokens(**seen).input_tokens > 391
+        assert sorted(asked) == ["/100x100.png", "/640x480.png", "/640x480.png"], asked
+        # An address of this machine is refused even where any remote address is allowed.
+        with scripted(ANSWER, "--allow-remote-media", "--allowed-media-ports", str(port)) as base:
+            expect(openai.BadRequestError, lambda: of_openai(base).chat.completions.create(**fields))
+        assert len(asked) == 3, asked
 
 
 def test_keys():

@@ -58,10 +58,7 @@ impl ModelOptions {
             quantization: quantization.filter(|name| *name != "auto").map(str::to_owned),
             hub: hub(parsed)?,
             dummy_weights: load_format == Some("dummy"),
-            size_rule: match one_of(parsed, "media-size-rule", &["area", "long-side"])? {
-                Some("long-side") => SizeRule::LongSide,
-                _ => SizeRule::Area,
-            },
+            size_rule: size_rule(parsed)?,
             media_limits: media_limits(parsed)?,
             text_only: parsed.has("language-model-only"),
         })
@@ -102,6 +99,27 @@ fn hub(parsed: &Parsed) -> Result<HubOptions, ArgError> {
         verify: parsed.has("verify"),
         token: variable("HF_TOKEN").and_then(|text| Token::new(&text)),
     })
+}
+
+/// A side alone chooses the rule that has one.
+fn size_rule(parsed: &Parsed) -> Result<SizeRule, ArgError> {
+    const NAME: &str = "max-long-side-pixel";
+    let rule = one_of(parsed, "media-size-rule", &["area", "long-side"])?;
+    let expected = "a multiple of 28 from 112 to 3584";
+    let side: Option<u32> = optional(parsed, NAME, expected)?;
+    match (rule, side) {
+        (_, Some(side)) if !(112..=3584).contains(&side) || !side.is_multiple_of(28) => {
+            Err(bad(NAME, &side.to_string(), expected))
+        }
+        (Some("area"), Some(_)) => Err(conflict(
+            "--media-size-rule area",
+            "--max-long-side-pixel",
+            "the area rule has no longest side",
+        )),
+        (_, Some(side)) => Ok(SizeRule::LongSideOf(side)),
+        (Some("long-side"), None) => Ok(SizeRule::LongSide),
+        _ => Ok(SizeRule::Area),
+    }
 }
 
 /// A word and `--model` are the same thing; two different folders are a mistake.
