@@ -136,7 +136,10 @@ impl Engine {
             Event::Abort(id) => self.scheduler.abort(id, self.shared.clock.now_us()),
             Event::FlushCache(reply) => {
                 // The asker may have stopped waiting.
-                let _ = reply.send(self.scheduler.flush_cache());
+                let flushed = self.scheduler.flush_cache();
+                // Whoever hears that the cache is empty finds it so in the numbers.
+                self.publish();
+                let _ = reply.send(flushed);
             }
             Event::Shutdown => return Err(Ending::Shutdown),
         }
