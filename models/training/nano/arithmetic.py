@@ -46,7 +46,7 @@ def steps(left: int, operation: str, right: int) -> str:
 
 
 def numbers(rng: random.Random, operation: str, small: bool) -> tuple[int, int, int]:
-    """Operands and the result. One sum in five of the larger ones is held out of training, see `is_held_out`."""
+    """Operands and the result. One sum in seven of those from ten on is held out of training, see `is_held_out`."""
     top = rng.choice([10, 30, 100]) if small else rng.choice([10, 100, 100, 1000, 1000])
     left, right = rng.randrange(top), rng.randrange(rng.choice([10, top]))
     if operation == "-":

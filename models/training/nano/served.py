@@ -64,8 +64,16 @@ def functions(example: Example) -> list[dict[str, Any]]:
     return [{"type": "function", "function": tool} for tool in example.tools]
 
 
-def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": call["function"]["name"], "arguments": json.loads(call["function"]["arguments"])} for call in message.get("tool_calls") or []]
+def calls_of(message: dict[str, Any]) -> str:
+    """The calls as one text, so that `1`, `1.0` and `true` differ; arguments that are no JSON match nothing."""
+    try:
+        return as_text([(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls") or []])
+    except json.JSONDecodeError:
+        return "arguments that are no JSON"
+
+
+def as_text(calls: list[tuple[str, Any]]) -> str:
+    return json.dumps(calls, sort_keys=True, ensure_ascii=False)
 
 
 def with_media(example: Example, content: str) -> list[dict[str, Any]]:
@@ -75,8 +83,8 @@ def with_media(example: Example, content: str) -> list[dict[str, Any]]:
     return [*parts, {"type": "text", "text": content.replace(IMAGE, "").replace(VIDEO, "")}]
 
 
-def answered(server: Server, example: Example) -> bool:
-    """Whether every assistant turn comes out as expected, each asked for with the expected turns before it."""
+def answered(server: Server, example: Example, steps: bool = False) -> bool:
+    """Whether every assistant turn comes out as expected, each asked for with the expected turns before it; with `steps` the reasoning too."""
     history: list[dict[str, Any]] = []
     ids: list[str] = []
     options: dict[str, Any] = {"chat_template_kwargs": {"thinking_mode": example.mode}}
@@ -91,7 +99,10 @@ def answered(server: Server, example: Example) -> bool:
             history.append(message)
             continue
         given = message_of(server.chat(history, **options))
-        if calls_of(given) != message.get("tool_calls", []) or (given.get("content") or "").strip() != message.get("content", ""):
+        wanted = as_text([(call["name"], call["arguments"]) for call in message.get("tool_calls", [])])
+        if calls_of(given) != wanted or (given.get("content") or "").strip() != message.get("content", ""):
+            return False
+        if steps and (given.get("reasoning_content") or "").strip() != message.get("reasoning_content", ""):
             return False
         ids = [call["id"] for call in given.get("tool_calls") or []]
         history.append({key: value for key, value in given.items() if value is not None})
@@ -101,7 +112,7 @@ def answered(server: Server, example: Example) -> bool:
 def sums(server: Server, count: int, threads: int) -> list[Row]:
     rng = random.Random(SEED + 1)
     examples = [arithmetic(rng, True, ["adaptive", "enabled"][index % 2]) for index in range(count)]
-    right = in_parallel(threads, lambda example: answered(server, example), examples)
+    right = in_parallel(threads, lambda example: answered(server, example, steps=True), examples)
     modes = [arithmetic(rng, True, ["enabled", "disabled"][index % 2]) for index in range(count)]
 
     def obeyed(example: Example) -> bool:
@@ -135,10 +146,22 @@ def sights(server: Server, count: int, threads: int) -> list[Row]:
     examples = [vision(rng, True) for _ in range(count)]
     right = in_parallel(threads, lambda example: answered(server, example), examples)
     rows = [row("4 pictures and videos", right, "90 %")]
-    for kind in sorted({example.kind for example in examples}):
-        hits = [hit for hit, example in zip(right, examples, strict=True) if example.kind == kind]
-        rows.append(row(f"4 of these: {kind.removeprefix('vision_')}", hits, ""))
+    kinds = [asked_for(example) for example in examples]
+    for kind in sorted(set(kinds)):
+        rows.append(row(f"4 of these: {kind}", [hit for hit, its in zip(right, kinds, strict=True) if its == kind], ""))
     return rows
+
+
+def asked_for(example: Example) -> str:
+    """The kind of picture; of those with several shapes also what is asked: their number, a place's shape, a shape's place, or the rest."""
+    kind, question = example.kind.removeprefix("vision_"), example.messages[0]["content"]
+    if kind != "several":
+        return kind
+    if "Where is" in question:
+        return "several, where one is"
+    if "What is at" in question:
+        return "several, what is at a place"
+    return "several, how many" if re.search("How many|Count|几", question) else "several, colour or shape"
 
 
 def talk(server: Server, count: int, threads: int) -> list[Row]:
