@@ -100,13 +100,14 @@ impl Fetcher {
 
     async fn remote(&self, url: &Url, wanted: Wanted, limit: u64) -> Result<Bytes> {
         let _turn = self.turns.acquire().await.map_err(|_| Error::Internal("fetching has ended".into()))?;
-        let mut url = url.clone();
-        for _ in 0..=self.policy.max_redirects {
-            let response = self.hop(&url, wanted).await?;
+        let (first, mut url) = (host_of(url), url.clone());
+        for hop in 0..=self.policy.max_redirects {
+            let told = |error| if hop == 0 { error } else { redirected(&first, error) };
+            let response = self.hop(&url, wanted).await.map_err(told)?;
             if !response.status().is_redirection() {
-                return body(response, &url, wanted, limit).await;
+                return body(response, &url, wanted, limit).await.map_err(told);
             }
-            url = next(&url, &response)?;
+            url = next(&url, &response).map_err(told)?;
         }
         Err(Error::Refused(format!(
             "fetching the {} takes more than {} redirects",
@@ -157,6 +158,18 @@ fn client(policy: &Arc<Policy>, lookup: Arc<dyn Lookup>) -> Result<Client> {
         .dns_resolver(Arc::new(resolve::Checked::new(policy.clone(), lookup)))
         .build()
         .map_err(|error| internal(&error))
+}
+
+/// An error behind a redirect from `first`, the host that the client wrote: where it led, and whether there is such a
+/// host, is nobody's business.
+fn redirected(first: &str, error: Error) -> Error {
+    match error {
+        Error::Refused(_) => Error::Refused(format!("{first} redirects to an address that is not allowed")),
+        Error::Upstream(_) => {
+            Error::Upstream(format!("{first} redirects to an address that gives nothing usable"))
+        }
+        other => other,
+    }
 }
 
 /// Where a redirect leads.

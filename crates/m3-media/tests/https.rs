@@ -224,19 +224,16 @@ async fn redirects_over_https_are_checked_again() {
     let inner = Server::plain(("127.0.0.1", 0), authority.sign(&all, 4000)).await;
     let wrong = Server::plain(PUBLIC, authority.sign(&["somebody.example"], 4000)).await;
     let right = Server::plain(PUBLIC, authority.sign(&["b.example"], 4000)).await;
-    let not_public = "is not on the public internet, and media are fetched only from there";
+    let refused = "public.example redirects to an address that is not allowed";
     for (to, wanted) in [
         (format!("https://b.example:{}/", right.port), Ok("the picture".to_owned())),
         (
             format!("https://b.example:{}/", wrong.port),
-            Err(format!("the certificate of b.example {NOT_TRUSTED}")),
+            Err("public.example redirects to an address that gives nothing usable".to_owned()),
         ),
-        (
-            format!("https://inner.example:{}/", inner.port),
-            Err(format!("the host \"inner.example\" {not_public}")),
-        ),
-        (format!("https://127.0.0.1:{}/", inner.port), Err(format!("the host \"127.0.0.1\" {not_public}"))),
-        (format!("https://0x7f.1:{}/", inner.port), Err(format!("the host \"127.0.0.1\" {not_public}"))),
+        (format!("https://inner.example:{}/", inner.port), Err(refused.to_owned())),
+        (format!("https://127.0.0.1:{}/", inner.port), Err(refused.to_owned())),
+        (format!("https://0x7f.1:{}/", inner.port), Err(refused.to_owned())),
         (
             format!("http://b.example:{}/", right.port),
             Err("public.example redirects from https to http".to_owned()),
@@ -266,7 +263,7 @@ async fn a_rebinding_resolver_gains_nothing_over_https() {
     let address = |path: &str| format!("https://moving.example:{}{path}", public.port);
     assert_eq!(fetch(authority.root.path(), &address("/")).await.as_deref(), Ok("the picture"));
     let sentence = fetch(authority.root.path(), &address("/again")).await.expect_err("the second answer");
-    assert!(sentence.contains("\"moving.example\" is not on the public internet"), "{sentence}");
+    assert_eq!(sentence, "moving.example redirects to an address that is not allowed");
     assert_eq!(public.asked().len(), 2);
     assert!(inner.is_untouched());
 }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use m3_server::args::{self, BackendOptions, Command, Options, Parsed};
-use m3_server::{backends, bench, chat, doctor, error, fetch, logging, recipe, serve, tools};
+use m3_server::{backends, bench, chat, doctor, error, fetch, logging, recipe, serve, tls, tools};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         println!("m3 {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
+    tls::provide();
     let parsed = match args::parse(&args) {
         Ok(parsed) => parsed,
         Err(error) => return fail(2, &error.to_string()),

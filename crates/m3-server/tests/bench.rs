@@ -96,3 +96,18 @@ async fn completions_and_keys_work_and_failures_are_counted() {
     let error = measure(&BenchOptions::read(&parse(&words).unwrap()).unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("401"), "{error}");
 }
+
+/// The program itself, not its parts: what it needs before its first request is there.
+#[test]
+fn the_program_says_what_is_wrong_instead_of_panicking() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_m3"))
+        .args(["bench", &address, "--num-prompts", "1", "--quiet"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains(&address["http://".len()..]) && !told.contains("panicked"), "{told}");
+}

@@ -1,5 +1,6 @@
 //! A child process that may do nothing but read one file and write to its pipe: limits on memory, time and files, no
-//! network, no other programs, and where the kernel has Landlock no other files. What it decodes it does not know.
+//! network, no signals, no changes to files, and where the kernel has Landlock no other files. A program that it starts
+//! is held by the same. What it decodes it does not know.
 
 #![allow(unsafe_code, reason = "the sandbox is put on between fork and exec")]
 
@@ -10,7 +11,9 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -124,7 +127,8 @@ impl Sandbox {
 /// Files that may be opened: the system's for reading and running, the workplace for reading. Kernels without Landlock
 /// leave this out; the other limits hold there.
 fn files(folder: &Path, program: &Path) -> std::result::Result<RulesetCreated, landlock::RulesetError> {
-    let abi = ABI::V1;
+    // The newest rules that the kernel knows are taken.
+    let abi = ABI::V5;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
@@ -140,36 +144,101 @@ fn files(folder: &Path, program: &Path) -> std::result::Result<RulesetCreated, l
     Ok(rules)
 }
 
-/// System calls that answer "not permitted": the network, and ways to look into or change other processes.
+/// System calls that answer "not permitted": the network, signals, ways to look into or change other processes, and
+/// everything that changes a file or its place without writing to it. Opening is allowed for reading alone.
 fn calls() -> std::result::Result<BpfProgram, seccompiler::Error> {
-    let refused = [
-        libc::SYS_socket,
-        libc::SYS_socketpair,
-        libc::SYS_connect,
-        libc::SYS_bind,
-        libc::SYS_ptrace,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_pidfd_open,
-        libc::SYS_pidfd_getfd,
-        libc::SYS_io_uring_setup,
-        libc::SYS_bpf,
-        libc::SYS_perf_event_open,
-        libc::SYS_userfaultfd,
-        libc::SYS_keyctl,
-        libc::SYS_add_key,
-        libc::SYS_mount,
-        libc::SYS_unshare,
-        libc::SYS_setns,
-    ];
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        refused.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().chain(REFUSED_BY_OLD_NAMES).map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_openat, writing(2)?);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_open, writing(1)?);
     let architecture = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(rules, SeccompAction::Allow, denied, architecture)
         .and_then(TryInto::try_into)
         .map_err(seccompiler::Error::Backend)
 }
+
+/// Rules that meet an open whose flags, the argument at `index`, would create, cut or write.
+fn writing(index: u8) -> std::result::Result<Vec<SeccompRule>, seccompiler::Error> {
+    let flags = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
+    let rules = flags.map(|flag| {
+        let flag = flag as u64;
+        let has = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![has])
+    });
+    rules.into_iter().collect::<std::result::Result<_, _>>().map_err(seccompiler::Error::Backend)
+}
+
+const REFUSED: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_mount,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_openat2,
+    libc::SYS_truncate,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_renameat2,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_unlinkat,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+];
+
+/// The same under names that newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_BY_OLD_NAMES: &[i64] = &[
+    libc::SYS_creat,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_link,
+    libc::SYS_symlink,
+    libc::SYS_unlink,
+    libc::SYS_rmdir,
+    libc::SYS_mkdir,
+    libc::SYS_mknod,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_BY_OLD_NAMES: &[i64] = &[];
 
 #[cfg(test)]
 mod tests;

@@ -85,7 +85,8 @@ impl Target {
 
     async fn first_model(&self) -> anyhow::Result<String> {
         let url = format!("{}/v1/models", self.base);
-        let answer = self.request(reqwest::Method::GET, "/v1/models").send().await.map_err(told)?;
+        let silent = |error| anyhow::anyhow!("{url} does not answer: {}", told(error));
+        let answer = self.request(reqwest::Method::GET, "/v1/models").send().await.map_err(silent)?;
         if !answer.status().is_success() {
             bail!("{url} answered with {}: give --model", answer.status());
         }

@@ -145,11 +145,14 @@ impl Choice {
             (Some(text), _) => Some(Stop::Text(text.to_owned())),
             (None, _) if self.answer.repeats() => Some(Stop::Repetition),
             (None, FinishReason::Stop { token }) if self.ended.is_none() => {
-                let turn = self.app.loaded().is_some_and(|serving| serving.model.ends_turn(*token));
-                Some(if turn { Stop::Turn(*token) } else { Stop::Token(*token) })
+                Some(if self.ends_turn(*token) { Stop::Turn(*token) } else { Stop::Token(*token) })
             }
             (None, _) => None,
         }
+    }
+
+    fn ends_turn(&self, token: u32) -> bool {
+        self.app.loaded().is_some_and(|serving| serving.model.ends_turn(token))
     }
 
     fn reason(&self, finish: &Finish, overflowed: bool) -> Result<Reason, ApiError> {
@@ -158,7 +161,10 @@ impl Choice {
         }
         match &finish.reason {
             FinishReason::Stop { .. } | FinishReason::Length if self.answer.stop_hit() => Ok(Reason::Stop),
-            FinishReason::Stop { .. } if self.answer.has_calls() => Ok(Reason::ToolCalls),
+            // A token that the request named may stand in the middle of a call.
+            FinishReason::Stop { token } if self.answer.has_calls() && self.ends_turn(*token) => {
+                Ok(Reason::ToolCalls)
+            }
             FinishReason::Stop { .. } => Ok(Reason::Stop),
             FinishReason::Length => Ok(Reason::Length),
             FinishReason::Aborted if overflowed => {

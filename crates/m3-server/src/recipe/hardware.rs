@@ -28,6 +28,16 @@ pub(super) struct Hardware {
     pub native_mxfp8: bool,
 }
 
+/// Plugins of this version that hold kernels; the others are refused at the start.
+const WITH_KERNELS: [&str; 1] = ["sm90"];
+
+impl Hardware {
+    /// Whether the plugin for it can serve.
+    pub(super) fn has_kernels(&self) -> bool {
+        WITH_KERNELS.contains(&self.backend)
+    }
+}
+
 /// From the vendors' datasheets, dense figures.
 #[rustfmt::skip]
 pub(super) const HARDWARE: &[Hardware] = &[

@@ -54,7 +54,7 @@ pub(super) fn table_json() -> String {
         .iter()
         .map(|row| {
             json!({
-                "name": row.name, "title": row.title, "backend": row.backend, "gpus_per_node": row.node,
+                "name": row.name, "title": row.title, "backend": row.backend, "has_kernels": row.has_kernels(), "gpus_per_node": row.node,
                 "usual_gpus": row.usual, "memory_gib": row.memory_gib, "bf16_tflops": row.bf16,
                 "fp8_tflops": row.fp8, "bandwidth_tb_per_s": row.bandwidth, "native_mxfp8": row.native_mxfp8,
             })
@@ -76,6 +76,12 @@ pub(super) fn text(recipe: &Recipe) -> String {
         wanted.strategy,
         recipe.command
     );
+    if !wanted.hardware.has_kernels() {
+        text.push_str(&format!(
+            "This version's {} plugin has no kernels yet: the command is refused at the start.\n\n",
+            wanted.hardware.backend
+        ));
+    }
     text.push_str(&format!("The checkpoint is {}. Each GPU:\n", wanted.weights.checkpoint()));
     text.push_str(&format!("  weights   {}\n", gib(memory.weights)));
     text.push_str(&format!("  pages     {}  {} tokens\n", gib(memory.pages), memory.tokens));

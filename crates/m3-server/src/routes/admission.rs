@@ -1,7 +1,9 @@
 //! Who may do what: probes are open, answers need a key where there are keys, and what changes the server's state or
 //! touches the requests of others needs the admin's.
 
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -85,7 +87,7 @@ pub(super) fn admit(
         Class::Admin => match &access.admin_key {
             Some(_) if is_admin => Ok(Caller(0)),
             Some(_) => Err(refused("the admin key is needed: send it as \"Authorization: Bearer KEY\"")),
-            None => without_admin_key(door, &access.api_keys, peer),
+            None => without_admin_key(door, &access.api_keys, peer, headers),
         },
         Class::Metrics if is_admin => Ok(Caller(0)),
         Class::Metrics | Class::Work | Class::Info => with_key(&access.api_keys, given),
@@ -111,16 +113,45 @@ fn with_key(keys: &[Secret], given: &str) -> Result<Caller, ApiError> {
 
 /// Only whoever is on this machine may change a server's state when nobody has said who else may; and on a port that
 /// asks others for keys, nobody.
-fn without_admin_key(door: Door, keys: &[Secret], peer: Option<Peer>) -> Result<Caller, ApiError> {
+fn without_admin_key(
+    door: Door,
+    keys: &[Secret],
+    peer: Option<Peer>,
+    headers: &HeaderMap,
+) -> Result<Caller, ApiError> {
     let is_local = peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback());
     let sentence = if door == Door::Only && !keys.is_empty() {
         "this needs an admin key and the server has none: start it with --admin-api-key"
-    } else if !is_local {
-        "without an admin key this is answered to the server's own machine alone: start it with --admin-api-key"
+    } else if !is_local || speaks_for_another(headers) {
+        "without an admin key this is answered to the server's own machine alone, to no page of another origin and through \
+         no proxy: start it with --admin-api-key"
     } else {
         return Ok(Caller(0));
     };
     Err(ApiError::new(StatusCode::FORBIDDEN, sentence).with_code("admin_only"))
+}
+
+/// A browser or a proxy on this machine that passes on what somebody elsewhere wants: a page of another origin, a name
+/// that was made to point here, a forwarded request.
+fn speaks_for_another(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let site = text(HeaderName::from_static("sec-fetch-site"));
+    let from_elsewhere = site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    let host = text(header::HOST).unwrap_or("localhost");
+    let of_another = text(header::ORIGIN).is_some_and(|origin| origin.split("://").nth(1) != Some(host));
+    let forwarded = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+    let passed_on = forwarded.iter().any(|name| headers.contains_key(*name));
+    from_elsewhere || of_another || passed_on || !names_this_machine(host)
+}
+
+/// Whether a `Host` is this machine's own name for itself.
+fn names_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((name, _)) => name,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
 }
 
 fn refused(sentence: &str) -> ApiError {
@@ -159,13 +190,49 @@ mod tests {
     #[test]
     fn without_an_admin_key_only_this_machine_changes_the_state() {
         let peer = |text: &str| Some(Peer(text.parse().unwrap()));
-        let allowed = |door, keys: &[Secret], peer| without_admin_key(door, keys, peer).is_ok();
+        let plain = HeaderMap::new();
+        let allowed = |door, keys: &[Secret], peer| without_admin_key(door, keys, peer, &plain).is_ok();
         let key = [Secret::new("k")];
         assert!(allowed(Door::Only, &[], peer("127.0.0.1:5")) && allowed(Door::Only, &[], peer("[::1]:5")));
         assert!(allowed(Door::Admin, &key, peer("127.0.0.1:5")));
         assert!(!allowed(Door::Only, &key, peer("127.0.0.1:5")));
         for far in [peer("10.0.0.1:5"), peer("[2001:db8::1]:5"), None] {
             assert!(!allowed(Door::Only, &[], far) && !allowed(Door::Admin, &key, far));
+        }
+    }
+
+    #[test]
+    fn pages_and_proxies_on_this_machine_do_not_speak_for_it() {
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| {
+                (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value))
+            });
+            pairs.collect::<HeaderMap>()
+        };
+        for own in [
+            &[("host", "127.0.0.1:30000")][..],
+            &[
+                ("host", "localhost:30000"),
+                ("origin", "http://localhost:30000"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+            &[("host", "[::1]:30000"), ("sec-fetch-site", "none")],
+            &[("host", "LOCALHOST")],
+        ] {
+            assert!(!speaks_for_another(&headers(own)), "{own:?}");
+        }
+        for other in [
+            &[("host", "127.0.0.1:30000"), ("origin", "http://evil.example")][..],
+            &[("host", "127.0.0.1:30000"), ("origin", "http://127.0.0.1:8000")],
+            &[("host", "127.0.0.1:30000"), ("origin", "null")],
+            &[("host", "127.0.0.1:30000"), ("sec-fetch-site", "cross-site")],
+            &[("host", "127.0.0.1:30000"), ("sec-fetch-site", "same-site")],
+            &[("host", "evil.example:30000")],
+            &[("host", "localhost.evil.example")],
+            &[("host", "127.0.0.1:30000"), ("x-forwarded-for", "8.8.8.8")],
+            &[("host", "127.0.0.1:30000"), ("forwarded", "for=8.8.8.8")],
+        ] {
+            assert!(speaks_for_another(&headers(other)), "{other:?}");
         }
     }
 

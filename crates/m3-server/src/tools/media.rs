@@ -76,7 +76,8 @@ fn read(place: &str) -> anyhow::Result<Vec<u8>> {
     if Path::new(place).exists() {
         return std::fs::read(place).with_context(|| format!("cannot read {place}"));
     }
-    let known = ["http:", "https:", "data:"].iter().any(|scheme| place.starts_with(scheme));
+    let scheme = place.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let known = scheme.is_some_and(|scheme| ["http", "https", "data"].contains(&scheme.as_str()));
     ensure!(known, "there is no file {place}, and it is no http, https or data address");
     let source = Source::parse(place)?;
     let wanted = if sniff_name(place) { Wanted::Video } else { Wanted::Image };

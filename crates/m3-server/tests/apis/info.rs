@@ -24,7 +24,7 @@ async fn routers_find_what_they_read() {
     }
     for path in ["/model_info", "/get_model_info"] {
         let (_, info) = server.get(path).await;
-        assert_eq!((&info["is_generation"], &info["has_image_understanding"]), (&json!(true), &json!(false)));
+        assert_eq!((&info["is_generation"], &info["has_image_understanding"]), (&json!(true), &json!(true)));
         assert!(info["model_path"].is_string() && info["architectures"].is_array());
     }
     let (_, loads) = server.get("/v1/loads?include=core,queues").await;

@@ -11,15 +11,13 @@ const MAX_TAG_SPACE: usize = 64;
 /// what is ever held back, and so the cost of looking at it again when a piece arrives.
 const MAX_TAG: usize = 256;
 
-const CLOSE_INVOKE: &str = "/invoke";
-
 /// Which tags are valid after the namespace marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tags<'a> {
     /// None: the namespace marker is text.
     None,
     /// What content may hold of tool markup: the block with this name, a call whose block was not opened, and closing
-    /// tags of both that close nothing.
+    /// tags of any name, which close nothing there.
     Content(&'a str),
     /// Closing tags of these names.
     Closers(&'a [&'a str]),
@@ -182,9 +180,8 @@ impl Tags<'_> {
         match self {
             Self::None => false,
             Self::Content(block) => {
-                let name = inner.strip_prefix('/').unwrap_or(inner);
                 let called = matches!(tag::read_open(inner), OpenTag::Invoke { name: Some(_) });
-                name == *block || inner == CLOSE_INVOKE || called
+                inner == *block || called || may_close(inner) && inner.len() > 1
             }
             Self::Closers(names) => inner.strip_prefix('/').is_some_and(|name| names.contains(&name)),
             Self::Any => !matches!(inner.trim(), "" | "/"),
@@ -195,10 +192,10 @@ impl Tags<'_> {
         match self {
             Self::None => false,
             Self::Content(block) => {
-                let name = inner.strip_prefix('/').unwrap_or(inner);
                 let attributes = inner.strip_prefix(tag::INVOKE).unwrap_or_default();
-                block.starts_with(name)
-                    || tag::INVOKE.starts_with(name)
+                block.starts_with(inner)
+                    || may_close(inner)
+                    || tag::INVOKE.starts_with(inner)
                     || attributes.starts_with(|letter: char| letter.is_ascii_whitespace())
             }
             Self::Closers(names) => match inner.strip_prefix('/') {
@@ -208,6 +205,11 @@ impl Tags<'_> {
             Self::Any => true,
         }
     }
+}
+
+/// A closing tag's inner text, or its beginning.
+fn may_close(inner: &str) -> bool {
+    inner.strip_prefix('/').is_some_and(|name| !name.contains(|letter: char| letter.is_ascii_whitespace()))
 }
 
 fn first_byte(text: &str) -> Option<u8> {
@@ -289,16 +291,24 @@ mod tests {
     fn content_knows_calls_without_their_block_and_closers_that_close_nothing() {
         let markers = Markers::default();
         let expect = Expect::tags(&markers, Tags::Content("tool_call"), false);
-        for tail in ["<tool_call>", "</tool_call>", "</invoke>", "<invoke name=\"f\">", " <invoke name=f>"] {
+        for tail in [
+            "<tool_call>",
+            "</tool_call>",
+            "</invoke>",
+            "</days>",
+            " </b>",
+            "<invoke name=\"f\">",
+            " <invoke name=f>",
+        ] {
             assert!(matches!(expect.at(&format!("{NS}{tail}")), At::Full { .. }), "{tail}");
         }
-        for tail in ["", "<", "</", "<to", "</inv", "<invoke", "<invoke na"] {
+        for tail in ["", "<", "</", "<to", "</inv", "</da", "<invoke", "<invoke na"] {
             let text = format!("{NS}{tail}");
             assert_eq!(expect.at(&text), At::Partial, "{tail}");
             let cut = Expect { last: true, ..expect }.at(&text);
             assert_eq!(cut, At::Full { markup: Markup::Stray, length: text.len() }, "{tail}");
         }
-        for tail in ["x", "<b", "<b>", "</b>", "<invoke>", "<invoker", "<invoke title=\"f\">", "</invoke x"] {
+        for tail in ["x", "<b", "<b>", "</>", "<invoke>", "<invoker", "<invoke title=\"f\">", "</invoke x"] {
             assert_eq!(expect.at(&format!("{NS}{tail}")), At::Text, "{tail}");
         }
         assert_eq!(Expect { last: true, ..expect }.at("]<]mini"), At::Text);

@@ -32,6 +32,40 @@ async fn nothing_can_be_written() {
     }
 }
 
+/// What a decoder that a video has taken over could do to its surroundings without writing a byte.
+#[tokio::test]
+async fn files_elsewhere_stay_as_they_are_and_no_process_gets_a_signal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let victim = folder.path().join("victim");
+    std::fs::write(&victim, "content").expect("written");
+    let before = std::fs::metadata(&victim).expect("it is there");
+    let shown = victim.display();
+    for line in [
+        format!("truncate -s 0 {shown}"),
+        format!(": > {shown}"),
+        format!("chmod 777 {shown}"),
+        format!("touch -d 1970-01-02 {shown}"),
+        format!("mv {shown} {shown}.gone"),
+        format!("ln {shown} {shown}.too"),
+        format!("ln -s {shown} {shown}.too"),
+        format!("rm -f {shown}"),
+        format!("mkdir {shown}.folder"),
+        "kill -0 $PPID".to_owned(),
+        format!("kill -0 {}", std::process::id()),
+    ] {
+        assert!(bash(&line, &Limits::default()).await.ends_with("failed"), "{line}");
+    }
+    let after = std::fs::metadata(&victim).expect("it is still there");
+    assert_eq!(std::fs::read_to_string(&victim).expect("text"), "content");
+    assert_eq!((after.permissions(), after.modified().ok()), (before.permissions(), before.modified().ok()));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    let outside = std::process::Command::new("/bin/bash").args(["-c", "kill -0 $PPID"]).status();
+    assert!(
+        outside.expect("bash starts").success(),
+        "a signal must work outside, or this test shows nothing"
+    );
+}
+
 #[tokio::test]
 async fn no_connection_can_be_made() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

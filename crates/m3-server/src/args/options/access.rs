@@ -87,7 +87,18 @@ fn keys(
         }
         all.extend(found);
     }
-    all.extend(variable.iter().flat_map(|text| lines(text)));
+    if let Some(text) = variable {
+        let found = lines(&text);
+        if found.is_empty() {
+            // A blank secret must not open the server to everybody.
+            return Err(bad(
+                flag,
+                "",
+                "a key: its environment variable is set and empty, so give it one or unset it",
+            ));
+        }
+        all.extend(found);
+    }
     Ok(all.iter().map(|key| Secret::new(key)).collect())
 }
 

@@ -248,3 +248,20 @@ fn an_opening_tag_that_the_end_has_cut_does_not_show() {
         assert_eq!(content, Some(ns(&format!("Hi {tail}"))), "{tail}");
     }
 }
+
+/// Sampled at high temperatures a model ends its answer in the middle of markup that it never began.
+#[test]
+fn a_parameters_end_in_content_is_left_out_and_its_text_stays() {
+    for (text, content) in [
+        ("The farm + 3⟨</count>\n", "The farm + 3\n"),
+        ("YOU⟨</unit>⟨</invoke>\n⟨</tool_call>", "YOU\n"),
+        ("Hi ⟨ </days> there", "Hi  there"),
+        ("a⟨</dä", "a"),
+    ] {
+        let got = parse(&options(), &ns(text));
+        assert_eq!(got.content.as_deref(), Some(content), "{text}");
+        assert!(got.tool_calls.is_empty(), "{text}");
+    }
+    // Text behind a marker is no markup.
+    assert_eq!(parse(&options(), &ns("x⟨hello")).content, Some(ns("x⟨hello")));
+}
