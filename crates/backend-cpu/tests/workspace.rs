@@ -1,10 +1,6 @@
 //! What `ready` announces for the vision tower against what an encode really takes, under a counted heap. In a file of
 //! its own because the counter counts for the whole process.
-#![allow(unsafe_code, reason = "a counting allocator")]
 #![allow(clippy::unwrap_used, reason = "a test")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend_cpu::CpuDriver;
 use m3_abi::types::{DTYPE_BF16, DTYPE_F32, Ready};
@@ -12,37 +8,10 @@ use m3_abi::{Backend, Driver, OpenRequest, Output, TensorView};
 use m3_model::checkpoint::row_major_strides;
 use m3_model::config::ModelConfig;
 use m3_model::names::{Role, expected_tensors};
-
-struct Counting;
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn more(bytes: usize) {
-    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(now, Ordering::Relaxed);
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; only sizes are counted.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        more(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        more(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use m3_testdata::counted::{Counted, peak};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counted = Counted;
 
 /// A tower of M3's proportions, of WIDTH and HEADS, one layer deep, with patches of twice the side.
 const CONFIG: &str = r#"{
@@ -135,11 +104,11 @@ fn announced_and_taken(case: Case, grid: [u32; 3]) -> (usize, usize) {
     backend.warm(&[]).unwrap();
     let count = grid.iter().product::<u32>() as usize * ROW_LEN;
     let patches: Vec<f32> = (0..count).map(|index| ((index * 7919) % 509) as f32 / 127.0 - 2.0).collect();
-    let before = NOW.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let media = backend.encode(&patches, ROW_LEN, &[grid]).unwrap();
-    backend.wait(media.ticket, &mut Output::default()).unwrap();
-    (announced, PEAK.load(Ordering::Relaxed) - before)
+    let (taken, ()) = peak(|| {
+        let media = backend.encode(&patches, ROW_LEN, &[grid]).unwrap();
+        backend.wait(media.ticket, &mut Output::default()).unwrap();
+    });
+    (announced, taken)
 }
 
 /// One test, since the counter is one. Two sizes decide: the context, and the longest segment of a video. In the narrow

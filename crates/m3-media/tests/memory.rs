@@ -1,55 +1,21 @@
 //! Small files that would become large, and files with random faults, decoded under a counted heap: neither may take
 //! more than its header allows. In a file of its own because the counter counts for the whole process.
 
-#![allow(unsafe_code, reason = "a counting allocator")]
-
 use m3_media::decode::header;
 use m3_media::{Kind, Limits, decode_image};
-use std::alloc::{GlobalAlloc, Layout, System};
+use m3_testdata::counted::{self, Counted};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-struct Counting;
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn more(bytes: usize) {
-    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(now, Ordering::Relaxed);
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; only sizes are counted.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        more(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        more(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counted = Counted;
 
 /// One test at a time, also where tests are threads of one process.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// The most that `work` took, in bytes.
 fn peak(work: impl FnOnce()) -> usize {
-    let before = NOW.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    work();
-    PEAK.load(Ordering::Relaxed).saturating_sub(before)
+    counted::peak(work).0
 }
 
 const SMALL: usize = 1 << 20;

@@ -1,6 +1,8 @@
 //! Where the files that tests need lie: the golden data of the repository, and the shared folder beside it for what is
 //! not part of the repository. What is missing is said aloud. Nothing is read here, so any crate may use this.
 
+pub mod counted;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
